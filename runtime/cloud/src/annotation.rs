@@ -8,8 +8,10 @@ use crate::ValueKind;
 const RESERVED: [&str; 3] = ["kubernetes.io", "k8s.io", "wasm-ccm.io"];
 /// Domains of Kubernetes in which each cloud has its own names, which begin with a word for the cloud: `do-loadbalancer-name`.
 const OF_CLOUDS: [&str; 2] = ["service.beta.kubernetes.io", "service.kubernetes.io"];
-/// How names begin in there that are of no cloud.
-const OF_NO_CLOUD: [&str; 6] = ["external-", "healthcheck-", "load-", "service-", "topology-", "traffic-"];
+/// Clouds whose word there is not their name. Others need a grant for such a word.
+const SHORT_WORDS: [(&str, &str); 1] = [("digitalocean", "do")];
+/// How names begin in there that are of no cloud, whatever a provider calls itself.
+const OF_NO_CLOUD: [&str; 6] = ["external", "healthcheck", "load", "service", "topology", "traffic"];
 /// Names of Kubernetes that every provider may read: they are for whoever makes the load balancer, or finds the machine.
 const FOR_ALL: [&str; 2] =
     ["service.beta.kubernetes.io/load-balancer-source-ranges", "alpha.kubernetes.io/provided-node-ip"];
@@ -68,7 +70,7 @@ impl Annotation {
 
     /// Whether the provider called `provider` may declare it without a grant. A name is its own when its domain has the provider's name
     /// as a label (`kubernetes.digitalocean.com`), and the domain is not Kubernetes' or the host's. In the domains where Kubernetes leaves
-    /// each cloud a prefix, whatever begins with such a prefix is its own as well.
+    /// each cloud a prefix, whatever begins with the provider's prefix is its own as well.
     #[must_use]
     pub fn is_own(&self, provider: &str) -> bool {
         let (fixed, is_prefix) = match self.name.strip_suffix('*') {
@@ -76,7 +78,7 @@ impl Annotation {
             None => (self.name.as_str(), false),
         };
         let Some((domain, rest)) = fixed.split_once('/') else { return false };
-        if OF_CLOUDS.contains(&domain) && is_of_a_cloud(rest) {
+        if OF_CLOUDS.contains(&domain) && has_word(rest, provider) {
             return true;
         }
         if FOR_ALL.contains(&fixed) && !is_prefix && !self.is_written() {
@@ -85,6 +87,14 @@ impl Annotation {
         let domain = domain.to_ascii_lowercase();
         let is_reserved = RESERVED.iter().any(|one| is_within(&domain, one));
         !is_reserved && has_label(&domain, provider)
+    }
+
+    /// Whether it is the provider's own by the prefix of its cloud: in a domain of Kubernetes, the word of a component for its own name is
+    /// not enough.
+    #[must_use]
+    pub fn is_own_by_prefix(&self, provider: &str) -> bool {
+        let name = self.name.strip_suffix('*').unwrap_or(&self.name);
+        name.split_once('/').is_some_and(|(domain, rest)| OF_CLOUDS.contains(&domain) && has_word(rest, provider))
     }
 
     /// Whether this declaration lets a provider do all that `other` would.
@@ -133,12 +143,14 @@ impl AnnotationGrant {
     }
 }
 
-/// Whether a name in a domain of clouds begins with a word for one.
-fn is_of_a_cloud(name: &str) -> bool {
-    let word = name.split_once('-').map_or("", |(word, _)| word);
-    word.len() >= 2
-        && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
-        && !OF_NO_CLOUD.iter().any(|other| name.starts_with(other))
+/// Whether a name in a domain of clouds begins with the provider's word.
+fn has_word(name: &str, provider: &str) -> bool {
+    let short = SHORT_WORDS.iter().find(|(long, _)| *long == provider).map(|(_, word)| *word);
+    let begins = |word: &str| {
+        let is_word = word.len() >= 2 && !OF_NO_CLOUD.contains(&word.split('-').next().unwrap_or_default());
+        is_word && name.strip_prefix(word).is_some_and(|rest| rest.starts_with('-'))
+    };
+    begins(provider) || short.is_some_and(begins)
 }
 
 fn is_within(domain: &str, parent: &str) -> bool {
@@ -174,6 +186,11 @@ mod tests {
             ("alpha.kubernetes.io/provided-node-ip", Asked, true),
             ("alpha.kubernetes.io/provided-node-ip", Written, false),
             ("service.beta.kubernetes.io/load-balancer-source-ranges", Both, false),
+            ("service.beta.kubernetes.io/digitalocean-size", Asked, true),
+            ("service.beta.kubernetes.io/digitaloceanx-size", Asked, false),
+            ("service.beta.kubernetes.io/aws-load-balancer-type", Asked, false),
+            ("service.beta.kubernetes.io/azure-*", Asked, false),
+            ("service.kubernetes.io/dox-size", Asked, false),
             ("service.beta.kubernetes.io/load-*", Asked, false),
             ("service.beta.kubernetes.io/*", Asked, false),
             ("service.beta.kubernetes.io/d*", Asked, false),
@@ -199,6 +216,24 @@ mod tests {
         assert!(!annotation("example.io/*", Asked).is_own("io"), "the last label is everybody's");
         assert!(!annotation("kubernetes.io/*", Asked).is_own("kubernetes"), "whatever a provider calls itself");
         assert!(!annotation("Kubernetes.IO/*", Asked).is_own("kubernetes"));
+        for (name, provider, is_own) in [
+            ("service.beta.kubernetes.io/openstack-internal-load-balancer", "openstack", true),
+            ("service.beta.kubernetes.io/do-loadbalancer-name", "openstack", false),
+            ("service.beta.kubernetes.io/do-loadbalancer-name", "do", true),
+            ("service.beta.kubernetes.io/load-balancer-name", "load", false),
+            ("service.kubernetes.io/topology-mode", "topology", false),
+            ("service.kubernetes.io/load-balancer-cleanup", "load-balancer", false),
+            ("service.kubernetes.io/a-b", "a", false),
+        ] {
+            let annotation = annotation(name, Asked);
+            assert_eq!(
+                (annotation.is_own(provider), annotation.is_own_by_prefix(provider)),
+                (is_own, is_own),
+                "{name}"
+            );
+        }
+        let for_all = annotation("service.beta.kubernetes.io/load-balancer-source-ranges", Asked);
+        assert!(!for_all.is_own_by_prefix("digitalocean"), "whoever it is");
     }
 
     #[test]

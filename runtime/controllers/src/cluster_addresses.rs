@@ -1,5 +1,15 @@
-//! Addresses that are the cluster's own: no load balancer and no machine may have them, whatever a provider says. Traffic of the whole
-//! cluster would go there.
+//! Who has which address: the cluster, a Node, a Service. No load balancer and no machine gets what is another's, whatever a provider
+//! says: its traffic would go there.
+//!
+//! | part | knows |
+//! |---|---|
+//! | this file | what is the cluster's own: ranges, the API server, what is no place in the network |
+//! | [`node_holders`] | which Node has an address or a name |
+//! | [`service_holders`] | which Service has an address, or is about to get it |
+
+mod node_holders;
+pub(crate) mod place;
+mod service_holders;
 
 #[cfg(test)]
 mod tests;
@@ -10,15 +20,19 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cloud::AddressRefusal;
+use ccm_cloud::{AddressRefusal, Ingress};
 use http::Request;
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Service;
 use kube::Client;
 use kube::runtime::reflector::{ObjectRef, Store};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+
+use self::node_holders::NodeIndex;
+use self::service_holders::Reservations;
+use crate::store::Node;
 
 /// How often the API server is asked which addresses are the cluster's.
 const PERIOD: Duration = Duration::from_secs(5 * 60);
@@ -51,15 +65,35 @@ impl fmt::Display for ServiceRange {
     }
 }
 
-/// The cluster's own addresses, as far as they are known. Cheap to clone.
+/// Where it is known from which addresses are whose.
+#[derive(Default)]
+pub struct AddressSources {
+    /// `--service-cluster-ip-range`.
+    pub service_ranges: Vec<ServiceRange>,
+    /// `--cluster-cidr`. What is no network there is somebody else's to complain about.
+    pub pod_ranges: Vec<String>,
+    /// Host of the URL by which this process reaches the API server.
+    pub server: Option<String>,
+    /// All Nodes.
+    pub nodes: Option<Store<Node>>,
+    /// All Services.
+    pub services: Option<Store<Service>>,
+}
+
+/// Who has which address, as far as it is known. Cheap to clone: all controllers of a process share one.
 #[derive(Clone)]
 pub struct ClusterAddresses {
     /// `--service-cluster-ip-range`.
     given: Arc<[IpNet]>,
+    /// `--cluster-cidr`.
+    pod_ranges: Arc<[IpNet]>,
     /// Where this process reaches the API server.
     server: Option<IpAddr>,
+    nodes: Option<Store<Node>>,
     services: Option<Store<Service>>,
     learned: Arc<RwLock<Learned>>,
+    index: Arc<Mutex<NodeIndex>>,
+    reserved: Arc<Mutex<Reservations>>,
 }
 
 /// What the API server says.
@@ -69,6 +103,8 @@ struct Learned {
     servers: Vec<IpAddr>,
     /// What was said of an answer that did not come.
     told: Option<String>,
+    /// Whether it was said that nobody knows a range of Services.
+    told_of_no_range: bool,
 }
 
 /// Why an address cannot be what a provider says that it is.
@@ -78,14 +114,18 @@ pub enum AddressClash {
     NoPlace(AddressRefusal),
     /// It is in the range of Services.
     ServiceRange(IpNet),
+    /// It is in a range of pods.
+    PodRange(IpNet),
     /// A Service has it as its ClusterIP.
     ClusterIp(String),
     /// It is the API server's.
     ApiServer,
     /// Another Node has it.
     Node(String),
-    /// The load balancer of another Service has it.
+    /// The load balancer of another Service has it, or is about to get it.
     LoadBalancer(String),
+    /// Another Service has it in `spec.externalIPs`.
+    ExternalIp(String),
 }
 
 impl fmt::Display for AddressClash {
@@ -93,21 +133,38 @@ impl fmt::Display for AddressClash {
         match self {
             Self::NoPlace(refused) => write!(f, "{}", refused.words()),
             Self::ServiceRange(range) => write!(f, "in the range of Services, {range}"),
+            Self::PodRange(range) => write!(f, "in a range of pods, {range}"),
             Self::ClusterIp(service) => write!(f, "the ClusterIP of Service {service}"),
             Self::ApiServer => write!(f, "an address of the API server"),
             Self::Node(name) => write!(f, "an address of node {name}"),
             Self::LoadBalancer(service) => write!(f, "the address of Service {service}"),
+            Self::ExternalIp(service) => write!(f, "in spec.externalIPs of Service {service}"),
         }
     }
 }
 
 impl ClusterAddresses {
-    /// With the ranges of Services that the operator names, and the host of the API server's URL. `services`: all of the cluster.
+    /// Knows nothing of the API server yet.
     #[must_use]
-    pub fn new(ranges: Vec<ServiceRange>, server: Option<&str>, services: Option<Store<Service>>) -> Self {
+    pub fn new(sources: AddressSources) -> Self {
+        let AddressSources { service_ranges, pod_ranges, server, nodes, services } = sources;
         let server = server.and_then(|host| host.trim_matches(['[', ']']).parse::<IpAddr>().ok());
-        let server = server.map(|ip| ip.to_canonical());
-        Self { given: ranges.into_iter().map(|range| range.0).collect(), server, services, learned: Arc::default() }
+        let pod_ranges = pod_ranges.iter().filter_map(|text| text.parse::<IpNet>().ok());
+        Self {
+            given: service_ranges.into_iter().map(|range| range.0).collect(),
+            pod_ranges: pod_ranges.map(|range| range.trunc()).collect(),
+            server: server.map(|ip| ip.to_canonical()),
+            nodes,
+            services,
+            learned: Arc::default(),
+            index: Arc::default(),
+            reserved: Arc::default(),
+        }
+    }
+
+    /// Whether anybody says where Services have their ClusterIPs.
+    fn knows_ranges(&self) -> bool {
+        !self.given.is_empty() || !self.learned.read().ranges.is_empty()
     }
 
     /// Why nobody outside of the cluster can have `ip`; none when somebody can.
@@ -147,6 +204,15 @@ impl ClusterAddresses {
             Ok(ranges) => learned.ranges = ranges.map(Ranges::networks).unwrap_or_default(),
             Err(error) => failed.push(format!("{RANGES}: {error}")),
         }
+        let knows = !self.given.is_empty() || !learned.ranges.is_empty() || !failed.is_empty();
+        if !knows && !learned.told_of_no_range {
+            learned.told_of_no_range = true;
+            tracing::warn!(
+                "nobody says which range of addresses Services have: the API server does not (before Kubernetes 1.33 it cannot), and \
+                 --service-cluster-ip-range is not given. Addresses of providers are checked against the ClusterIPs that are there now; give \
+                 the flag the value that the API server has"
+            );
+        }
         match servers {
             Ok(slice) => learned.servers = slice.map(Slice::addresses).unwrap_or_default(),
             Err(error) => failed.push(format!("{SERVERS}: {error}")),
@@ -166,8 +232,13 @@ impl ClusterAddresses {
     }
 }
 
+/// The IP addresses among the places of a load balancer.
+pub(crate) fn ips(places: &[Ingress]) -> impl Iterator<Item = IpAddr> {
+    places.iter().filter_map(|place| place.ip.as_deref()?.parse().ok()).map(|ip: IpAddr| ip.to_canonical())
+}
+
 /// The ClusterIPs of a Service.
-pub(crate) fn cluster_ips(service: &Service) -> impl Iterator<Item = IpAddr> {
+fn cluster_ips(service: &Service) -> impl Iterator<Item = IpAddr> {
     let spec = service.spec.as_ref();
     let all = spec.and_then(|spec| spec.cluster_ips.as_deref()).unwrap_or_default().iter();
     let one = spec.and_then(|spec| spec.cluster_ip.as_ref());

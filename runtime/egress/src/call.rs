@@ -156,10 +156,11 @@ impl Held<'_> {
         fits
     }
 
-    /// Waits until there is memory for more. What the cloud sends meanwhile waits in its connection.
-    pub(crate) async fn room(&mut self, by: usize) -> Result<(), NoRoom> {
+    /// Waits until there is memory for more, and at most until `end`: calls that have memory may wait for what this one reads, such as
+    /// a login. What the cloud sends meanwhile waits in its connection.
+    pub(crate) async fn room(&mut self, by: usize, end: Instant) -> Result<(), NoRoom> {
         let by = by.saturating_mul(BODY_FACTOR);
-        self.call.memory.grow(by).await?;
+        self.call.memory.grow_until(by, end).await?;
         self.memory = self.memory.saturating_add(by);
         Ok(())
     }
@@ -195,6 +196,7 @@ fn take(left: &AtomicUsize, amount: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::MemoryBudget;
 
     /// 2,000 answers of 8 MiB were unpacked for one call, if each of them broke off or was refused.
     #[test]
@@ -205,5 +207,21 @@ mod tests {
         }
         assert!(!call.hold().grow(1));
         assert!(call.takes_bytes(1_000), "what others have read is still handed out");
+    }
+
+    /// Whoever logs in for others once waited for room until its call was over, while those others waited for the login and kept the room.
+    #[tokio::test(start_paused = true)]
+    async fn a_body_waits_for_room_no_longer_than_its_exchange_may_take() {
+        let share = MemoryBudget::new(4 << 20, 1).share("a");
+        let waits_for_the_login = share.try_begin(3 << 20).unwrap();
+        let mut call = CallScope::new(Class::Write, false, false, None, 1, 1_000);
+        call.memory = share.try_begin(1 << 20).unwrap();
+        let end = Instant::now() + Duration::from_secs(30);
+        let mut held = call.hold();
+        let room = tokio::time::timeout(Duration::from_secs(3_600), held.room(1 << 20, end)).await;
+        let error = room.expect("it gives up by itself").unwrap_err();
+        assert!(Instant::now() < end + Duration::from_secs(1) && error.to_string().contains("--provider-memory"));
+        drop(waits_for_the_login);
+        held.room(1 << 20, end).await.unwrap();
     }
 }

@@ -70,10 +70,16 @@ impl Carryover {
         self.bindings.forget();
     }
 
+    /// Pins what a component declares that was taken once, whatever becomes of it now. `by_hand` are the credentials whose places the
+    /// operator named.
+    pub fn pin_declared(&self, descriptor: &Descriptor, by_hand: impl Fn(&str) -> bool) {
+        self.pinned.lock().get_or_insert_with(|| Arc::new(Pin::declared(descriptor, by_hand)));
+    }
+
     /// The component was taken: no later one may use credentials in more places.
     pub(crate) fn taken(&self, Admission { pin, is_wider }: &Admission) {
         let mut pinned = self.pinned.lock();
-        if *is_wider || pinned.is_none() {
+        if *is_wider || pinned.as_ref().is_none_or(|known| known.is_told_by(pin)) {
             *pinned = Some(Arc::clone(pin));
         }
     }

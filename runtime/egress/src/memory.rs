@@ -9,6 +9,9 @@
 //! Half of the budget is divided among the providers. The other half is for whoever needs it. So a provider that takes all it can get
 //! leaves the others their share.
 //!
+//! Who waits stands in a line. A call begins with nothing that somebody before it waits for; of its provider's own share, nothing that
+//! another call of its provider waits for. A call that grows passes those that have not begun, since it holds what they wait for.
+//!
 //! A call that grows within what it has been given takes no lock that another call needs.
 
 #[cfg(test)]
@@ -20,6 +23,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// A call that needs more takes this much at least, so that it need not ask for each page.
 const STEP: usize = 256 << 10;
@@ -55,8 +59,24 @@ struct Budget {
     stuck: AtomicUsize,
     /// Who waits, for whatever.
     waiting: AtomicUsize,
+    line: Mutex<Line>,
     freed: Notify,
     providers: Mutex<BTreeMap<String, Weak<MemoryShare>>>,
+}
+
+/// Calls that wait, the first one first.
+#[derive(Default)]
+struct Line {
+    tickets: u64,
+    places: Vec<Place>,
+}
+
+/// A place in the line, while it is kept.
+#[derive(Clone, Copy)]
+struct Place {
+    ticket: u64,
+    /// Where the [`MemoryShare`] is.
+    share: usize,
 }
 
 /// A provider's part of the budget.
@@ -64,8 +84,8 @@ pub struct MemoryShare {
     budget: Arc<Budget>,
     /// Free, for its calls.
     own: AtomicUsize,
-    /// All that its calls can ever have.
-    reach: usize,
+    /// All of that.
+    whole: usize,
     /// What one of its calls usually needs: a call begins when it can have that, since one that waits later holds what it has.
     usual: AtomicUsize,
 }
@@ -105,6 +125,7 @@ impl MemoryBudget {
             calls: AtomicUsize::new(0),
             stuck: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
+            line: Mutex::default(),
             freed: Notify::new(),
             providers: Mutex::default(),
         }))
@@ -114,10 +135,10 @@ impl MemoryBudget {
     /// for everybody.
     #[must_use]
     pub fn share(&self, provider: &str) -> Arc<MemoryShare> {
-        let of = |own| MemoryShare {
+        let of = |whole| MemoryShare {
             budget: Arc::clone(&self.0),
-            own: AtomicUsize::new(own),
-            reach: self.0.for_everybody().saturating_add(own),
+            own: AtomicUsize::new(whole),
+            whole,
             usual: AtomicUsize::new(0),
         };
         if provider.is_empty() {
@@ -147,8 +168,7 @@ impl MemoryBudget {
         let common = taken(self.0.for_everybody(), &self.0.common);
         let providers = self.0.providers.lock();
         let shares = providers.values().filter_map(Weak::upgrade);
-        // One without a share of its own has none to take from.
-        shares.map(|share| taken(self.0.share, &share.own)).fold(common, usize::saturating_add)
+        shares.map(|share| taken(share.whole, &share.own)).fold(common, usize::saturating_add)
     }
 }
 
@@ -215,49 +235,55 @@ fn take_some(free: &AtomicUsize, bytes: usize) -> usize {
 // === impl MemoryShare ===
 
 impl MemoryShare {
-    /// Memory for a call that takes `fixed` bytes before anything of it runs. None: there is none now.
+    /// Memory for a call that takes `fixed` bytes before anything of it runs. None: there is none now, or others wait for it.
     #[must_use]
     pub fn try_begin(self: &Arc<Self>, fixed: usize) -> Option<CallMemory> {
-        self.begin_with(fixed, fixed.max(self.usual.load(Ordering::Relaxed).min(self.reach)))
+        self.begin_at(None, fixed)
     }
 
-    /// Waits for it.
+    /// Waits for it, behind those who wait already.
     ///
     /// # Errors
     ///
-    /// No call has any memory that could be waited for.
+    /// There will never be as much.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future takes nothing.
     pub async fn begin(self: &Arc<Self>, fixed: usize) -> Result<CallMemory, NoRoom> {
-        let attempt = || match self.try_begin(fixed) {
-            Some(memory) => Some(Ok(memory)),
-            // Nobody else has anything: it gets less than its provider's calls usually need, or nothing ever.
-            None if self.budget.calls.load(Ordering::SeqCst) == 0 => {
-                Some(self.begin_with(fixed, fixed).ok_or_else(|| self.budget.no_room()))
-            }
-            // Others have what is for everybody: this is what its own share is for.
-            None => self.begin_with_own(fixed).map(Ok),
+        if fixed > self.reach() {
+            return Err(self.budget.no_room());
+        }
+        let place = InLine::new(self);
+        Ok(self.budget.wait(|| self.begin_at(Some(place.0), fixed)).await)
+    }
+
+    /// With as much as its calls usually need, or, where others have what is for everybody, with as much of that as its own share has.
+    fn begin_at(self: &Arc<Self>, place: Option<Place>, fixed: usize) -> Option<CallMemory> {
+        let line = self.budget.line.lock();
+        if line.is_behind(place, |other| other.share == self.id()) {
+            return None;
+        }
+        let usual = self.usual.load(Ordering::Relaxed);
+        let all = || if line.is_behind(place, |_| true) { None } else { self.take(fixed.max(usual.min(self.reach()))) };
+        let own = || {
+            let bytes = fixed.max(usual.min(self.whole));
+            take(&self.own, bytes).then_some((bytes, 0))
         };
-        self.budget.wait(attempt).await
-    }
-
-    /// Of its own share alone, with as much as its calls usually need and the share has.
-    fn begin_with_own(self: &Arc<Self>, fixed: usize) -> Option<CallMemory> {
-        let whole = self.reach.saturating_sub(self.budget.for_everybody());
-        let bytes = fixed.max(self.usual.load(Ordering::Relaxed).min(whole));
-        take(&self.own, bytes).then(|| self.begun(fixed, (bytes, 0)))
-    }
-
-    fn begin_with(self: &Arc<Self>, fixed: usize, bytes: usize) -> Option<CallMemory> {
-        Some(self.begun(fixed, self.take(bytes)?))
-    }
-
-    fn begun(self: &Arc<Self>, fixed: usize, (own, common): (usize, usize)) -> CallMemory {
+        let (own, common) = all().or_else(own)?;
         self.budget.calls.fetch_add(1, Ordering::SeqCst);
         let given = Mutex::new(Given { own, common, used: fixed, most: fixed });
-        CallMemory(Some(Arc::new(Account { share: Arc::clone(self), given, waiting: AtomicUsize::new(0) })))
+        Some(CallMemory(Some(Arc::new(Account { share: Arc::clone(self), given, waiting: AtomicUsize::new(0) }))))
+    }
+
+    /// All that its calls can ever have.
+    fn reach(&self) -> usize {
+        self.budget.for_everybody().saturating_add(self.whole)
+    }
+
+    /// Where it is, which is nowhere else while it lives.
+    fn id(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     /// Of its own first. All or nothing.
@@ -307,11 +333,29 @@ impl CallMemory {
         }
     }
 
-    /// Counts less. The call keeps what it was given, for later.
+    /// The same, for whoever keeps others waiting meanwhile: until `end`.
+    ///
+    /// # Errors
+    ///
+    /// As [`grow`](Self::grow), or there was no room until then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future counts nothing.
+    pub async fn grow_until(&self, by: usize, end: Instant) -> Result<(), NoRoom> {
+        match &self.0 {
+            Some(account) if !account.try_grow(by) => {
+                let waited = tokio::time::timeout_at(end, account.wait(by)).await;
+                waited.unwrap_or_else(|_elapsed| Err(account.share.budget.no_room()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts less. The call keeps what it was given, for later, or for another part of it that waits.
     pub fn shrink(&self, by: usize) {
         if let Some(account) = &self.0 {
-            let mut given = account.given.lock();
-            given.used = given.used.saturating_sub(by);
+            account.shrink(by);
         }
     }
 
@@ -339,8 +383,19 @@ impl Account {
         true
     }
 
+    fn shrink(&self, by: usize) {
+        {
+            let mut given = self.given.lock();
+            given.used = given.used.saturating_sub(by);
+        }
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.share.budget.wake();
+        }
+    }
+
     async fn wait(&self, by: usize) -> Result<(), NoRoom> {
         let budget = &*self.share.budget;
+        let _place = InLine::new(&self.share);
         let _waits = Stuck::new(self);
         let attempt = || {
             if self.try_grow(by) {
@@ -350,6 +405,35 @@ impl Account {
             all_wait.then(|| Err(budget.no_room()))
         };
         budget.wait(attempt).await
+    }
+}
+
+impl Line {
+    /// Whether others wait that came before `place`; all others, for whoever has none.
+    fn is_behind(&self, place: Option<Place>, counts: impl Fn(&Place) -> bool) -> bool {
+        let first = self.places.iter().find(|place| counts(place));
+        first.is_some_and(|first| place.is_none_or(|place| first.ticket != place.ticket))
+    }
+}
+
+/// Keeps a place in the line.
+struct InLine<'a>(Place, &'a Budget);
+
+impl<'a> InLine<'a> {
+    fn new(share: &'a MemoryShare) -> Self {
+        let mut line = share.budget.line.lock();
+        line.tickets = line.tickets.wrapping_add(1);
+        let place = Place { ticket: line.tickets, share: share.id() };
+        line.places.push(place);
+        Self(place, &share.budget)
+    }
+}
+
+impl Drop for InLine<'_> {
+    fn drop(&mut self) {
+        self.1.line.lock().places.retain(|place| place.ticket != self.0.ticket);
+        // The next one may have what this one waited for, or left.
+        self.1.wake();
     }
 }
 

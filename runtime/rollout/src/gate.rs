@@ -122,9 +122,21 @@ impl Rejected {
 
     /// Whether the same bytes may pass later: what is around them can change, and who did not answer may answer then.
     pub fn may_pass_later(&self) -> bool {
-        // It found no memory to say what it is: that of other calls.
-        let is_out_of_room = matches!(self.error.downcast_ref(), Some(LoadError::Describe(CallError::OutOfRoom(..))));
-        self.step.may_pass_later() || is_out_of_room || self.error.is::<Unanswered>() || self.error.is::<NothingFound>()
+        self.step.may_pass_later()
+            || self.is_out_of_room()
+            || self.error.is::<Unanswered>()
+            || self.error.is::<NothingFound>()
+    }
+
+    /// It found no memory to say what it is: other calls have that.
+    fn is_out_of_room(&self) -> bool {
+        matches!(self.error.downcast_ref(), Some(LoadError::Describe(CallError::OutOfRoom(..))))
+    }
+
+    /// Whether a proven component is rejected for want of an answer alone: neither it nor its cloud has said yes or no. One that crashes or
+    /// runs out of time over what its cloud says has said nothing of itself.
+    pub fn is_unanswered(&self) -> bool {
+        self.is_passing() || self.is_out_of_room() || self.error.is::<CallError>()
     }
 }
 
@@ -312,6 +324,18 @@ pub fn annotations(config: &ProviderConfig, new: &Descriptor, before: Option<&De
         told(&open),
         annotation_flags(&open),
     );
+    // A component that chose its name chose the prefix with it.
+    if config.component.is_none() && config.name.is_none() {
+        let by_prefix = new.annotations.iter().filter(|one| one.is_own_by_prefix(&new.name)).filter(is_open);
+        let by_prefix: Vec<_> = by_prefix.collect();
+        ensure!(
+            by_prefix.is_empty(),
+            "it calls itself {:?}, and wants to use the annotations of that cloud: {}; if that is its name, set --cloud-provider={}; else grant them with --allow-annotation",
+            new.name,
+            told(&by_prefix),
+            new.name,
+        );
+    }
     let wider = before.map(|before| before.wider_annotations(new)).unwrap_or_default();
     ensure!(
         wider.is_empty() || config.grants.allow_grant_change,

@@ -163,13 +163,15 @@ impl Surroundings {
         gate::identity(config, component.declared(), exports, known, &self.depends)
             .and_then(|()| if before.is_some() { self.alone(config, &descriptor) } else { Ok(()) })
             .map_err(rejected(Step::Identity))?;
-        gate::annotations(config, component.declared(), before.map(Provider::declared).or(kept.as_deref()))
-            .map_err(rejected(Step::Grants))?;
+        let carryover = self.carryover_of(config);
+        // It was taken once. Whatever it may lack now, no other one gets more in its place.
         if is_last_good {
             self.kept.lock().insert(config.label(), Arc::new(component.declared().clone()));
+            carryover.pin_declared(&descriptor, |credential| config.credentials.contains_key(credential));
         }
+        gate::annotations(config, component.declared(), before.map(Provider::declared).or(kept.as_deref()))
+            .map_err(rejected(Step::Grants))?;
         let files = config.files(&descriptor).map_err(NotAdmitted::LocalFile)?;
-        let carryover = self.carryover_of(config);
         let opened = context::open(config, &descriptor, files, &carryover, &self.shared, before).await;
         let context = opened.map_err(rejected(Step::Grants))?;
         let (events, observer) = (Arc::clone(&self.listeners.events), Arc::clone(&self.listeners.observer));

@@ -52,7 +52,8 @@ pub(crate) enum Command {
     /// Run the controllers.
     #[command(args_override_self = true)]
     Run(Box<RunArgs>),
-    /// Show what a component is, what it offers, and what it needs.
+    /// Show what a component says of itself: name, version, interfaces, settings, endpoints, and the credentials and annotations that it
+    /// uses, with the flags that grant them.
     Inspect(InspectArgs),
     /// Check whether `run` would accept a component. If not, print the reason and exit with code 1.
     Check(Box<CheckArgs>),
@@ -74,7 +75,8 @@ pub(crate) struct RunArgs {
     /// The name of the cluster. Providers use it in the names of cloud objects.
     #[arg(long, default_value = "kubernetes", help_heading = "Cluster")]
     pub(crate) cluster_name: String,
-    /// CIDRs of pods, comma-separated: one, or one of IPv4 and one of IPv6. Routes are kept for them, and left alone elsewhere.
+    /// CIDRs of pods, comma-separated: one of IPv4, one of IPv6, or one of each. The route controller changes only routes to addresses in
+    /// these ranges. No load balancer gets an address in them.
     #[arg(long, value_delimiter = ',', value_parser = cidr, help_heading = "Cluster")]
     pub(crate) cluster_cidr: Vec<String>,
     /// CIDRs of Services, comma-separated: no load balancer and no Node gets an address in there. The host also learns them from the API
@@ -132,9 +134,9 @@ pub(crate) struct RunArgs {
     /// Calls of all providers at the same time, at most. Further calls wait.
     #[arg(long, value_name = "N", default_value_t = Pool::default().calls, help_heading = "Controllers")]
     pub(crate) provider_calls: NonZeroU32,
-    /// Memory of all calls of providers at the same time, with what the host keeps for them. Further calls wait. Half of it is divided
-    /// among the providers, the other half is for whoever needs it. Without this flag, half of the container's memory limit, or 1GiB
-    /// without such a limit.
+    /// Memory that the calls of all providers have together. A call that finds none waits. Each provider has an equal share of one half for
+    /// itself; all calls share the other half. At least the limit memory-bytes of one call. Default: half of the container's memory
+    /// limit; 1GiB if it has no limit.
     #[arg(long, value_name = "SIZE", help_heading = "Controllers")]
     pub(crate) provider_memory: Option<ByteSize>,
     /// Events that wait to be written, at most. When the queue is full, controllers wait up to 2 s; then Events are dropped and

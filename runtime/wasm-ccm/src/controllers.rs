@@ -6,10 +6,11 @@ use std::time::Duration;
 use ccm_apiserver::{ApiGate, EventRecorder};
 use ccm_cloud::{BatchSettings, Batcher, Capability, Cluster, Lookups, Member};
 use ccm_controllers::{
-    ClusterAddresses, ClusterController, ClusterControllerParts, ClusterMember, ClusterNodes, LoadBalancerMember,
-    LoadBalancerMembers, Metrics, NodeController, NodeControllerParts, NodeLifecycleController, NodeLifecycleParts,
-    NodeLifecycleSettings, NodeSettings, PodRanges, ReflectorHandle, RouteController, RouteControllerParts,
-    RouteMember, Ruling, ServiceAdmission, ServiceController, ServiceControllerParts, ServiceMemory,
+    AddressSources, ClusterAddresses, ClusterController, ClusterControllerParts, ClusterMember, ClusterNodes,
+    LoadBalancerMember, LoadBalancerMembers, Metrics, NodeController, NodeControllerParts, NodeLifecycleController,
+    NodeLifecycleParts, NodeLifecycleSettings, NodeSettings, PodRanges, ReflectorHandle, RouteController,
+    RouteControllerParts, RouteMember, Ruling, ServiceAdmission, ServiceController, ServiceControllerParts,
+    ServiceMemory,
 };
 use ccm_rollout::ProviderSlot;
 use ccm_rollout::offering::{self, Offerers};
@@ -106,7 +107,7 @@ impl<'a> Shared<'a> {
         let lookups = Lookups::new(providers.iter().map(member).collect());
         let call_time = providers.iter().map(|(slot, _)| slot.component().call_time()).max().unwrap_or_default();
         let lookup_timeout = call_time.saturating_mul(LOOKUP_CALLS);
-        let addresses = ClusterAddresses::new(vec![], None, None);
+        let addresses = ClusterAddresses::new(AddressSources::default());
         Self { args, stores, providers, lookups, lookup_timeout, gate, recorder, metrics, addresses }
     }
 

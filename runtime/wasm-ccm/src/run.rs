@@ -8,7 +8,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use ccm_apiserver::{ApiGate, ApiGateSettings, EventRecorder, EventSettings, EventWriter, fenced_client};
 use ccm_cloud::NodeSelector;
-use ccm_controllers::{AdmissionMetrics, ClusterAddresses, Metrics, NodeLabels, ReflectorHandle, ServiceAdmission};
+use ccm_controllers::{
+    AddressSources, AdmissionMetrics, ClusterAddresses, Metrics, NodeLabels, ReflectorHandle, ServiceAdmission,
+};
 use ccm_leader::{Campaign, HEALTH_CHECK, Leader};
 use ccm_rollout::compare::StoreInventory;
 use ccm_rollout::config::{self, ProviderConfig};
@@ -319,9 +321,13 @@ impl Process {
         if is_candidate && tasks.unless_stopped(stores.complete()).await?.is_none() {
             return Ok(None);
         }
-        let ranges = self.args.service_cluster_ip_range.clone();
-        let services = stores.services.as_ref().map(ReflectorHandle::reader);
-        let addresses = ClusterAddresses::new(ranges, self.config.cluster_url.host(), services);
+        let addresses = ClusterAddresses::new(AddressSources {
+            service_ranges: self.args.service_cluster_ip_range.clone(),
+            pod_ranges: self.args.cluster_cidr.clone(),
+            server: self.config.cluster_url.host().map(str::to_owned),
+            nodes: Some(stores.nodes.reader()),
+            services: stores.services.as_ref().map(ReflectorHandle::reader),
+        });
         // What providers say is checked from the first word on. An API server that does not say is not waited for.
         if tasks.unless_stopped(addresses.learn(&self.client)).await?.is_none() {
             return Ok(None);

@@ -50,9 +50,10 @@ const FILE: &str = "cloud-config";
 /// | `renamed` | as `good` | have another name, and are not found | as `good` |
 /// | `mute` | as `good`, and it cannot tell what it offers | as `good` | as `good` |
 /// | `describe-traps`, `describe-loops` | it never says who it is | | |
+/// | `check-traps`, `check-loops` | it never says whether its configuration is right | | |
 ///
 /// It does not offer to look after the cluster as a whole, so that no host asks for that by itself.
-const BEHAVIOURS: [&str; 15] = [
+const BEHAVIOURS: [&str; 17] = [
     "good",
     "trap",
     "loop",
@@ -68,6 +69,8 @@ const BEHAVIOURS: [&str; 15] = [
     "mute",
     "describe-traps",
     "describe-loops",
+    "check-traps",
+    "check-loops",
 ];
 
 struct Successor;
@@ -137,7 +140,7 @@ impl meta::Guest for Successor {
                 default_paths: vec![],
             }],
             endpoints: field("endpoint").into_iter().map(endpoint).collect(),
-            credentials: field("secret").into_iter().map(credential).collect(),
+            credentials: field_or("secret", "").split(',').filter(|key| !key.is_empty()).map(credential).collect(),
             settings: vec![],
             annotations: vec![],
             budgets: vec![],
@@ -155,6 +158,8 @@ impl meta::Guest for Successor {
     fn check(_online: bool) -> Result<Vec<Problem>, Failure> {
         let behaviour = behaviour();
         Ok(match behaviour.as_str() {
+            "check-traps" => std::process::abort(),
+            "check-loops" => spin(),
             "complains" => vec![Problem::fatal(FILE, "it complains on purpose")],
             known if BEHAVIOURS.contains(&known) => vec![],
             other => vec![Problem::fatal("@form", format!("there is no behaviour {other}"))],
@@ -176,13 +181,13 @@ fn endpoint(url: String) -> Endpoint {
     }
 }
 
-fn credential(key: String) -> Credential {
+fn credential(key: &str) -> Credential {
     Credential {
         purpose: "Is hidden.".to_owned(),
         required: false,
         value: Source { keys: vec![format!("{FILE}:{key}")], environment_variables: vec![] },
         uses: vec![],
-        name: key,
+        name: key.to_owned(),
     }
 }
 

@@ -1,5 +1,6 @@
 use std::convert::Infallible;
 
+use ccm_cloud::AddressKind;
 use http::Response;
 use k8s_openapi::api::core::v1::Service;
 use kube::client::Body;
@@ -9,6 +10,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::testing::{Log, node};
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -44,8 +46,12 @@ async fn addresses_of_the_cluster_are_known_from_flags_objects_and_the_url_of_th
         "spec": { "clusterIPs": ["172.20.0.1", "fd12::1"] },
     });
     store.apply_watcher_event(&Event::Apply(serde_json::from_value(kubernetes).unwrap()));
-    let given = vec!["10.200.0.0/16".parse().unwrap()];
-    let addresses = ClusterAddresses::new(given, Some("[2001:db8::6]"), Some(services));
+    let addresses = ClusterAddresses::new(AddressSources {
+        service_ranges: vec!["10.200.0.0/16".parse().unwrap()],
+        server: Some("[2001:db8::6]".to_owned()),
+        services: Some(services),
+        ..AddressSources::default()
+    });
     for (address, part) in [
         ("169.254.169.254", "a link-local address"),
         ("::ffff:169.254.169.254", "a link-local address"),
@@ -77,7 +83,7 @@ async fn addresses_of_the_cluster_are_known_from_flags_objects_and_the_url_of_th
 
 #[tokio::test]
 async fn what_an_api_server_does_not_serve_is_not_waited_for_and_what_it_does_not_say_stays_known() {
-    let addresses = ClusterAddresses::new(vec![], None, None);
+    let addresses = ClusterAddresses::new(AddressSources::default());
     assert!(addresses.learn(&client(|_| status(404, "NotFound"))).await, "an older API server has no such ranges");
     let answer = Arc::new(Mutex::new((200, json!({ "items": [{ "spec": { "cidrs": ["10.96.0.0/16"] } }] }))));
     let shared = Arc::clone(&answer);
@@ -86,4 +92,41 @@ async fn what_an_api_server_does_not_serve_is_not_waited_for_and_what_it_does_no
     *answer.lock() = status(403, "Forbidden");
     assert!(!addresses.learn(&client).await);
     assert!(told(&addresses, "10.96.0.7").contains("10.96.0.0/16"), "it is still so");
+}
+
+/// Nobody said that the ClusterIPs of tomorrow are not refused.
+#[tokio::test]
+async fn people_hear_once_that_nobody_says_the_range_of_services() {
+    let older = client(|_| status(404, "NotFound"));
+    let newer = client(|path| match path {
+        RANGES => (200, json!({ "items": [{ "spec": { "cidrs": ["10.96.0.0/16"] } }] })),
+        _ => status(404, "NotFound"),
+    });
+    let given = AddressSources { service_ranges: vec!["10.96.0.0/16".parse().unwrap()], ..AddressSources::default() };
+    for (sources, client, warnings) in
+        [(AddressSources::default(), &older, 1), (AddressSources::default(), &newer, 0), (given, &older, 0)]
+    {
+        let addresses = ClusterAddresses::new(sources);
+        let log = Log::start();
+        for _ in 0..3 {
+            assert!(addresses.learn(client).await);
+        }
+        assert_eq!(log.lines("--service-cluster-ip-range").len(), warnings);
+    }
+}
+
+/// A Node whose address is in a range that nobody says, but that a Service has.
+#[tokio::test(start_paused = true)]
+async fn without_a_known_range_no_node_gets_the_cluster_ip_of_a_service() {
+    let (services, mut store) = reflector::store::<Service>();
+    let service =
+        json!({ "metadata": { "name": "dns", "namespace": "kube-system" }, "spec": { "clusterIPs": ["10.96.0.10"] } });
+    store.apply_watcher_event(&Event::Apply(serde_json::from_value(service).unwrap()));
+    let addresses = ClusterAddresses::new(AddressSources { services: Some(services), ..AddressSources::default() });
+    let clash = |text: &str| {
+        let place = place::Place::of(text).unwrap();
+        addresses.clash_of_node(&node("new").object(), &place, AddressKind::InternalIp)
+    };
+    assert_eq!(clash("10.96.0.10"), Some(AddressClash::ClusterIp("kube-system/dns".to_owned())));
+    assert_eq!(clash("10.96.0.11"), None);
 }

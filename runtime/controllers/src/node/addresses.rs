@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use ccm_cloud::{Address, AddressKind};
 
+use crate::cluster_addresses::place::parse_ip;
 use crate::store::Node;
 use crate::view::node::addresses;
 
@@ -92,26 +93,4 @@ fn parse_provided(value: &str) -> Result<Vec<IpAddr>, ProvidedIpError> {
         [_, _] => Ok(ips),
         _ => Err(ProvidedIpError::Families(value.to_owned())),
     }
-}
-
-/// An address as Kubernetes reads them: leading zeros in IPv4 octets do not count, and an IPv4 address inside an IPv6 one
-/// is the IPv4 address.
-pub(crate) fn parse_ip(text: &str) -> Option<IpAddr> {
-    let parsed = match text.parse() {
-        Ok(ip) => ip,
-        Err(_) => without_leading_zeros(text)?.parse::<IpAddr>().ok()?,
-    };
-    Some(parsed.to_canonical())
-}
-
-fn without_leading_zeros(text: &str) -> Option<String> {
-    let (head, tail) = text.rfind(':').and_then(|colon| text.split_at_checked(colon + 1)).unwrap_or(("", text));
-    if !tail.contains('.') {
-        return None;
-    }
-    let octets = tail.split('.').map(|octet| match octet.trim_start_matches('0') {
-        "" if !octet.is_empty() => "0",
-        rest => rest,
-    });
-    Some(format!("{head}{}", octets.collect::<Vec<_>>().join(".")))
 }

@@ -1,25 +1,22 @@
-//! Which Node has an address. A provider that gives a Node the address of another one would lead the traffic of that one to it.
+//! Whether a Node may have the addresses that a provider gives it.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use ccm_cloud::{Address, AddressKind};
-use kube::runtime::reflector::{ObjectRef, Store};
 use parking_lot::Mutex;
-use tokio::time::Instant;
 
-use super::addresses::{parse_ip, provided};
+use super::addresses::provided;
+use crate::cluster_addresses::place::Place;
 use crate::cluster_addresses::{AddressClash, ClusterAddresses};
 use crate::store::Node;
-use crate::view::node::is_uninitialized;
 use crate::warnings::Warnings;
-
-/// How old the index may be: whoever else writes addresses is noticed then.
-const MAX_AGE: Duration = Duration::from_secs(5 * 60);
 
 /// Labels of Nodes on which the API server may run. A kubelet cannot give them to its own Node.
 const CONTROL_PLANE: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
+
+/// What a kubelet says of its own name.
+const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// A provider gives a Node an address that cannot be the Node's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,39 +36,29 @@ const fn way_out(clash: &AddressClash) -> &'static str {
         AddressClash::ServiceRange(_) => {
             "correct the machine in the cloud, or --service-cluster-ip-range if that is not the range of Services"
         }
-        AddressClash::NoPlace(_) | AddressClash::ClusterIp(_) | AddressClash::LoadBalancer(_) => {
-            "correct the machine in the cloud, or replace the provider"
-        }
+        AddressClash::NoPlace(_)
+        | AddressClash::ClusterIp(_)
+        | AddressClash::PodRange(_)
+        | AddressClash::LoadBalancer(_)
+        | AddressClash::ExternalIp(_) => "correct the machine in the cloud, or replace the provider",
     }
 }
 
 /// Judges addresses that providers give Nodes.
 pub(crate) struct Holders {
-    cluster: ClusterAddresses,
-    nodes: Store<Node>,
-    index: Mutex<Index>,
+    addresses: ClusterAddresses,
     /// What was told of Nodes that keep their addresses.
     told: Mutex<HashMap<Box<str>, Warnings>>,
 }
 
-#[derive(Default)]
-struct Index {
-    built: Option<Instant>,
-    /// The first Node that has it.
-    names: HashMap<IpAddr, Box<str>>,
-}
-
 impl Holders {
-    pub(crate) fn new(cluster: ClusterAddresses, nodes: Store<Node>) -> Self {
-        Self { cluster, nodes, index: Mutex::default(), told: Mutex::default() }
+    pub(crate) fn new(addresses: ClusterAddresses) -> Self {
+        Self { addresses, told: Mutex::default() }
     }
 
     /// A Node was seen.
     pub(crate) fn note(&self, node: &Node) {
-        let mut index = self.index.lock();
-        if index.built.is_some() {
-            index.note(node);
-        }
+        self.addresses.note(node);
     }
 
     /// Whether a warning about a Node was not given lately.
@@ -84,74 +71,38 @@ impl Holders {
         self.told.lock().remove(name);
     }
 
-    /// Whether a Node may have the `wanted` addresses. What it has already, or its kubelet asks for, nobody else gave it.
+    /// Whether a Node may have the `wanted` addresses and names. What it has already, or its kubelet asks for, nobody else gave it.
     ///
     /// # Errors
     ///
     /// The first that it may not have.
     pub(crate) fn check(&self, node: &Node, wanted: &[Address]) -> Result<(), RefusedAddress> {
         let asked = provided(node).unwrap_or_default();
-        let own: Vec<IpAddr> =
-            node.addresses.iter().map(|(_, text)| text).chain(asked.split(',')).filter_map(parse_ip).collect();
-        let is_ip = |address: &&Address| matches!(address.kind, AddressKind::InternalIp | AddressKind::ExternalIp);
-        for address in wanted.iter().filter(is_ip) {
+        let names = [Some(&*node.name), node.labels.get(HOSTNAME)].into_iter().flatten();
+        let own = node.addresses.iter().map(|(_, text)| text).chain(asked.split(',')).chain(names);
+        let own: Vec<Place> = own.filter_map(Place::of).collect();
+        for address in wanted {
+            let Some(place) = Place::of(&address.value) else { continue };
+            let is_ip = matches!(address.kind, AddressKind::InternalIp | AddressKind::ExternalIp);
             // What is no IP address leads nothing away.
-            let Some(ip) = parse_ip(&address.value) else { continue };
-            let is_own = own.contains(&ip);
-            let clash = self.cluster.clash(ip).filter(|clash| match clash {
-                AddressClash::NoPlace(_) => true,
-                AddressClash::ApiServer => {
-                    !is_own && !CONTROL_PLANE.iter().any(|label| node.labels.get(label).is_some())
+            if is_ip && matches!(place, Place::Name(_)) {
+                continue;
+            }
+            let is_own = own.contains(&place);
+            let clash = match &place {
+                // A kubelet may call itself 127.0.0.1, but no cloud gives it that address.
+                Place::Ip(ip) if is_own && is_ip => {
+                    self.addresses.clash(*ip).filter(|clash| matches!(clash, AddressClash::NoPlace(_)))
                 }
-                _ => !is_own,
-            });
-            let holder = || self.holder(node, ip, address.kind).filter(|_| !is_own).map(AddressClash::Node);
-            if let Some(clash) = clash.or_else(holder) {
+                _ if is_own => None,
+                place => self.addresses.clash_of_node(node, place, address.kind),
+            };
+            let is_server = CONTROL_PLANE.iter().any(|label| node.labels.get(label).is_some());
+            if let Some(clash) = clash.filter(|clash| !(is_server && *clash == AddressClash::ApiServer)) {
                 return Err(RefusedAddress { kind: address.kind, address: address.value.clone(), clash });
             }
         }
         Ok(())
-    }
-
-    /// Another Node that has this address. One that nobody has is this Node's from now on.
-    fn holder(&self, node: &Node, ip: IpAddr, kind: AddressKind) -> Option<String> {
-        let mut index = self.index.lock();
-        if index.built.is_none_or(|built| built.elapsed() >= MAX_AGE) {
-            *index = Index { built: Some(Instant::now()), names: HashMap::new() };
-            for known in self.nodes.state() {
-                index.note(&known);
-            }
-        }
-        let holder = index.names.get(&ip).filter(|name| **name != node.name);
-        let holder = holder.and_then(|name| self.nodes.get(&ObjectRef::new(name)));
-        // An address of a machine that is gone may be another one's before its Node is gone.
-        let holder =
-            holder.filter(|other| !other.is_deleting && !matches!(other.ready.as_deref(), Some("False" | "Unknown")));
-        let holder = holder.filter(|other| {
-            let mut kinds = other.addresses.iter().filter(|(_, text)| parse_ip(text) == Some(ip)).map(|(kind, _)| kind);
-            match kinds.next() {
-                // It is about to be written.
-                None => is_uninitialized(other),
-                // Several machines may leave their network by one address.
-                Some(first) => {
-                    kind != AddressKind::ExternalIp
-                        || std::iter::once(first).chain(kinds).any(|kind| kind != AddressKind::ExternalIp.as_str())
-                }
-            }
-        });
-        if let Some(other) = holder {
-            return Some(other.name_any());
-        }
-        index.names.insert(ip, node.name.clone());
-        None
-    }
-}
-
-impl Index {
-    fn note(&mut self, node: &Node) {
-        for ip in node.addresses.iter().filter_map(|(_, text)| parse_ip(text)) {
-            self.names.entry(ip).or_insert_with(|| node.name.clone());
-        }
     }
 }
 
@@ -162,6 +113,7 @@ mod tests {
     use kube::runtime::watcher::Event;
 
     use super::*;
+    use crate::cluster_addresses::AddressSources;
     use crate::testing::{Draft, address, node};
 
     /// Nodes, and what keeps their addresses apart.
@@ -172,9 +124,13 @@ mod tests {
 
     fn bench(nodes: Vec<Draft>) -> Bench {
         let (reader, store) = reflector::store::<Node>();
-        let ranges = vec!["10.96.0.0/16".parse().unwrap()];
-        let mut bench =
-            Bench { store, holders: Holders::new(ClusterAddresses::new(ranges, Some("192.0.2.10"), None), reader) };
+        let addresses = ClusterAddresses::new(AddressSources {
+            service_ranges: vec!["10.96.0.0/16".parse().unwrap()],
+            server: Some("192.0.2.10".to_owned()),
+            nodes: Some(reader),
+            ..AddressSources::default()
+        });
+        let mut bench = Bench { store, holders: Holders::new(addresses) };
         for one in nodes {
             bench.see(one);
         }
@@ -218,8 +174,64 @@ mod tests {
             let told = bench.check(node("new").tainted(), kind, ip);
             assert!(told.contains(part), "{ip}: {told:?}");
         }
-        for (kind, ip) in [(INTERNAL, "10.0.0.8"), (EXTERNAL, "203.0.113.7"), (AddressKind::Hostname, "127.0.0.1")] {
+        for (kind, ip) in [(INTERNAL, "10.0.0.8"), (EXTERNAL, "203.0.113.7"), (INTERNAL, "no-address")] {
             assert_eq!(bench.check(node("new").tainted(), kind, ip), "", "{ip}");
+        }
+    }
+
+    /// The API server asks a kubelet by the names of its Node first: a provider once gave any Node those of any other one.
+    #[tokio::test(start_paused = true)]
+    async fn a_node_gets_no_name_that_is_another_nodes_or_leads_to_the_machine_itself() {
+        let names = node("victim")
+            .ready("True")
+            .address("Hostname", "victim-host")
+            .address("InternalDNS", "victim.internal")
+            .address("ExternalDNS", "victim.example.com")
+            .address("InternalIP", "10.0.0.7");
+        // Its name is its own as long as there is such a Node.
+        let silent = node("silent").ready("Unknown").address("Hostname", "silent-host");
+        let bench = bench(vec![names, silent, node("new").tainted(), node("second").tainted()]);
+        let refused = [
+            ("victim", "an address of node victim"),
+            ("victim-host", "which is an address of node victim: correct the machine in the cloud"),
+            ("Victim-Host.", "an address of node victim"),
+            ("victim.internal", "an address of node victim"),
+            ("victim.example.com", "an address of node victim"),
+            ("10.0.0.7", "an address of node victim"),
+            ("silent", "an address of node silent"),
+            ("localhost", "a loopback address"),
+            ("x.localhost", "a loopback address"),
+            ("LOCALHOST.localdomain", "a loopback address"),
+            ("127.0.0.1", "a loopback address"),
+            ("169.254.169.254", "a link-local address"),
+            ("10.96.0.10", "in the range of Services"),
+        ];
+        for kind in [AddressKind::Hostname, AddressKind::InternalDns, AddressKind::ExternalDns] {
+            for (name, part) in refused {
+                let told = bench.check(node("new").tainted(), kind, name);
+                assert!(told.contains(part) && told.contains(kind.as_str()), "{name}: {told:?}");
+            }
+            for free in ["new", "new.example.com", "silent-host", "10.0.0.8", ""] {
+                assert_eq!(bench.check(node("new").tainted(), kind, free), "", "{free}");
+            }
+            assert!(
+                bench.check(node("second").tainted(), kind, "new.example.com").contains("node new"),
+                "the first has it"
+            );
+        }
+        for has_it in [
+            node("localhost"),
+            node("new").address("Hostname", "127.0.0.1"),
+            node("new").address("InternalDNS", "victim.internal"),
+            node("new").label(HOSTNAME, "victim-host"),
+        ] {
+            for name in ["localhost", "127.0.0.1", "victim.internal", "victim-host"] {
+                let draft: Node = has_it.clone().object();
+                let names = [&*draft.name, draft.labels.get(HOSTNAME).unwrap_or_default()];
+                let is_own = names.contains(&name) || draft.addresses.iter().any(|(_, text)| text == name);
+                let told = bench.check(has_it.clone(), AddressKind::Hostname, name);
+                assert_eq!(told.is_empty(), is_own, "{name}: {told}");
+            }
         }
     }
 

@@ -69,7 +69,7 @@ pub struct NodeControllerParts {
     pub metrics: NodeMetrics,
     /// For its queue, `Nodes`.
     pub queue_metrics: QueueMetrics,
-    /// Which addresses are the cluster's own.
+    /// Who has which address.
     pub cluster_addresses: ClusterAddresses,
     /// All the rest.
     pub settings: NodeSettings,
@@ -91,7 +91,7 @@ impl NodeController {
         let NodeControllerParts { gate, store, first_list, keys, lookups, .. } = parts;
         let NodeControllerParts { recoveries, recorder, metrics, queue_metrics, cluster_addresses, settings, .. } =
             parts;
-        let holders = Arc::new(Holders::new(cluster_addresses, store.clone()));
+        let holders = Arc::new(Holders::new(cluster_addresses));
         let syncer = Arc::new(Syncer {
             store,
             lookups,

@@ -101,7 +101,6 @@ use living::Living;
 use locks::Locks;
 use rounds::Refresh;
 use syncer::Syncer;
-use vet::Places;
 use wake::Sources;
 use write::ServiceWriter;
 
@@ -166,7 +165,7 @@ impl ServiceController {
             store: services,
             members,
             backends: Current::new(Backends::select(&[]), nodes.clone()),
-            places: Places { cluster: cluster_addresses, nodes: nodes.clone() },
+            addresses: cluster_addresses,
             locks: Locks::default(),
             width: Semaphore::new(settings.width()),
             writer: ServiceWriter::new(gate),

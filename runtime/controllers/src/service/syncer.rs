@@ -20,16 +20,16 @@ use super::metrics::ServiceMetrics;
 use super::provider::{LoadBalancerMembers, Provider};
 use super::rounds::Refresh;
 use super::settings::ServiceSettings;
-use super::vet::Places;
 use super::write::ServiceWriter;
 use super::writers::Writers;
+use crate::cluster_addresses::ClusterAddresses;
 
 /// What all runs share.
 pub(crate) struct Syncer {
     pub(crate) store: Store<Service>,
     pub(crate) members: LoadBalancerMembers,
     pub(crate) backends: Current,
-    pub(crate) places: Places,
+    pub(crate) addresses: ClusterAddresses,
     pub(crate) locks: Locks,
     /// One permit per Service that is being worked on.
     pub(crate) width: Semaphore,

@@ -175,6 +175,8 @@ impl Egress {
         // What takes longer would arrive when another process may already make changes.
         let term = if request.effect == Effect::Read { Duration::MAX } else { self.leadership.time_left() };
         let time = limits.request_time.min(call.remaining()).min(term);
+        // Later than the clock can say: the call has its own end.
+        let end = Instant::now().checked_add(time).unwrap_or(call.deadline);
         let body = std::mem::take(&mut rendered.body);
         let sent = client
             .request(request.method.into(), rendered.url.clone())
@@ -191,7 +193,7 @@ impl Egress {
         // Others may wait for what they say, whatever becomes of the body.
         permit.answered(status, &answer_headers);
         let mut held = call.hold();
-        let body = read(answer, &limits, &mut held).await;
+        let body = read(answer, &limits, end, &mut held).await;
         match body.and_then(|body| readable(&answer_headers, body)) {
             Ok(body) => Ok((Raw { status, headers: answer_headers, bytes: body.len(), body }, rendered, held)),
             Err(error) => {
@@ -361,6 +363,7 @@ fn millis(time: Duration) -> u64 {
 async fn read(
     mut answer: reqwest::Response,
     limits: &NetworkLimits,
+    end: Instant,
     held: &mut Held<'_>,
 ) -> Result<Bytes, TransportError> {
     let most = limits.response_bytes;
@@ -371,7 +374,7 @@ async fn read(
                 if !held.grow(chunk.len()) {
                     return Err(TransportError::call_full(limits.call_response_bytes));
                 }
-                held.room(chunk.len()).await?;
+                held.room(chunk.len(), end).await?;
                 body.extend_from_slice(&chunk);
                 // Unpacking takes time, and a small body may become a large one without any waiting.
                 pause_between(body.len().saturating_sub(chunk.len()), body.len()).await;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::poll;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -129,6 +130,96 @@ async fn the_share_of_a_provider_is_there_again_when_nobody_has_that_name_any_mo
         assert!(share.try_begin(4 * MIB).is_some(), "{name}");
         assert!(Arc::ptr_eq(&share, &budget.share(name)));
     }
+}
+
+/// It was told that there would never be room, since the other one had taken its memory and was not counted yet.
+#[tokio::test(start_paused = true)]
+async fn a_call_waits_for_one_that_is_about_to_begin() {
+    let (_budget, share) = alone(4 * MIB);
+    let (own, common) = share.take(4 * MIB).unwrap();
+    let mut begins = Box::pin(share.begin(MIB));
+    assert!(poll!(&mut begins).is_pending());
+    share.give(own, common);
+    share.budget.wake();
+    timeout(LONG, begins).await.unwrap().unwrap();
+}
+
+/// Small calls took whatever became free, and a large one waited until its time was over.
+#[tokio::test(start_paused = true)]
+async fn a_call_is_not_overtaken_by_smaller_ones_that_come_later() {
+    let budget = MemoryBudget::new(8 * MIB, 2);
+    let [share, other] = ["a", "b"].map(|name| budget.share(name));
+    let small: Vec<_> = (0..5).map(|_| share.try_begin(MIB).unwrap()).collect();
+    let mut large = Box::pin(share.begin(4 * MIB));
+    assert!(poll!(&mut large).is_pending(), "one is left");
+    assert!(share.try_begin(MIB).is_none() && budget.share("").try_begin(MIB).is_none());
+    let mut later = Box::pin(share.begin(MIB));
+    assert!(poll!(&mut later).is_pending());
+    let second = other.try_begin(2 * MIB).expect("nobody else can have another provider's share");
+    assert!(other.try_begin(MIB).is_none());
+    for (ended, memory) in small.into_iter().enumerate() {
+        assert!(poll!(&mut large).is_pending() && poll!(&mut later).is_pending(), "{ended}");
+        drop(memory);
+        if ended == 2 {
+            break;
+        }
+    }
+    let large = timeout(LONG, large).await.unwrap().unwrap();
+    let later = timeout(LONG, later).await.unwrap().unwrap();
+    drop((large, later, second));
+    assert_eq!(budget.given(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_grows_is_not_overtaken_by_calls_that_have_not_begun() {
+    let (budget, share) = alone(4 * MIB);
+    let grows = share.try_begin(MIB).unwrap();
+    let ends = share.try_begin(2 * MIB).unwrap();
+    let mut grown = Box::pin(grows.grow(2 * MIB));
+    assert!(poll!(&mut grown).is_pending());
+    assert!(share.try_begin(MIB).is_none(), "what is left is for the one that waits");
+    drop(ends);
+    timeout(LONG, grown).await.unwrap().unwrap();
+    drop(grows);
+    assert!(share.try_begin(MIB).is_some());
+    assert_eq!(budget.given(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_gives_up_its_place_holds_up_nobody() {
+    let (_budget, share) = alone(4 * MIB);
+    let one = share.try_begin(MIB).unwrap();
+    let large = Box::pin(share.begin(4 * MIB));
+    let mut later = Box::pin(share.begin(MIB));
+    let mut large = large;
+    assert!(poll!(&mut large).is_pending() && poll!(&mut later).is_pending());
+    drop(large);
+    timeout(LONG, later).await.expect("woken").unwrap();
+    drop(one);
+}
+
+/// One part of a call that returned something left the other part asleep.
+#[tokio::test(start_paused = true)]
+async fn what_one_part_of_a_call_returns_wakes_the_other_part() {
+    let (_budget, share) = alone(4 * MIB);
+    let memory = share.try_begin(3 * MIB).unwrap();
+    // One that does not wait, or the other would end.
+    let other = share.try_begin(MIB).unwrap();
+    let mut grown = Box::pin(memory.grow(MIB));
+    assert!(poll!(&mut grown).is_pending());
+    memory.shrink(2 * MIB);
+    timeout(LONG, grown).await.expect("woken").unwrap();
+    drop(other);
+}
+
+#[tokio::test(start_paused = true)]
+async fn providers_beyond_the_shares_have_been_given_nothing_before_they_ask() {
+    let budget = MemoryBudget::new(4 * MIB, 1);
+    let shares = ["a", "b", "c"].map(|name| budget.share(name));
+    assert_eq!(budget.given(), 0);
+    let [_, second, _] = &shares;
+    let _call = second.try_begin(MIB).unwrap();
+    assert_eq!(budget.given(), MIB);
 }
 
 /// Many threads, more calls than there is room for, and nothing is lost.

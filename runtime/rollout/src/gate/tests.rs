@@ -283,8 +283,18 @@ fn annotations_that_are_not_its_own_need_a_grant_and_are_pinned() {
         let told = refused(&grants(&[]), &declares(&[(name, Both)]), None);
         assert!(told.contains(part) && told.contains("reads and writes"), "{told}");
     }
-    let own = declares(&[("cloud.example/*", Both), ("service.beta.kubernetes.io/cl-loadbalancer-name", Asked)]);
-    assert_eq!(refused(&grants(&[]), &own, None), "");
+    let prefix = "service.beta.kubernetes.io/cloud-loadbalancer-name";
+    let own = declares(&[("cloud.example/*", Both), (prefix, Asked)]);
+    let named = config(|config| config.name = Some("cloud".to_owned()));
+    let renamed =
+        config(|config| (config.name, config.component) = (Some("mine".to_owned()), Some("cloud".to_owned())));
+    assert_eq!(refused(&named, &own, None) + &refused(&renamed, &own, None), "");
+    assert_eq!(refused(&grants(&[prefix]), &own, None), "");
+    let told = refused(&grants(&[]), &own, None);
+    let parts = ["it calls itself \"cloud\"", "--cloud-provider=cloud", "--allow-annotation"];
+    assert!(parts.iter().all(|part| told.contains(part)), "{told}");
+    let others = declares(&[("service.beta.kubernetes.io/cl-loadbalancer-name", Asked)]);
+    assert!(refused(&named, &others, None).contains("not of its own domain"), "another cloud's");
     let (one, more) = (declares(&[("other.io/a", Asked)]), declares(&[("other.io/*", Asked)]));
     let granted = grants(&["other.io/*"]);
     assert_eq!(refused(&granted, &one, None) + &refused(&granted, &one, Some(&more)), "");

@@ -7,7 +7,6 @@
 use std::time::Duration;
 
 use anyhow::anyhow;
-use ccm_cloud::{Failure, Reaction};
 use ccm_sandbox::Provider;
 use futures::FutureExt as _;
 use tokio::time::Instant;
@@ -29,7 +28,7 @@ struct Unusable {
     error: String,
     /// It may be later.
     may_pass: bool,
-    /// Its cloud has not said yes or no.
+    /// Neither its cloud nor the component itself has said yes or no.
     is_unanswered: bool,
 }
 
@@ -146,9 +145,7 @@ impl Keeper {
             NotAdmitted::LocalFile(error) => Unusable::for_good(&error),
             NotAdmitted::Rejected(rejected) => {
                 let may_pass = rejected.may_pass_later() || rejected.step == Step::Probation;
-                let failure = rejected.error.downcast_ref::<Failure>().map(|failure| failure.reaction);
-                let is_unanswered =
-                    matches!(failure, Some(Reaction::Retry | Reaction::Throttled | Reaction::Pending)) && may_pass;
+                let is_unanswered = may_pass && rejected.is_unanswered();
                 let error = without_request_ids(&format!("{:#}", rejected.error));
                 Unusable { error, may_pass, is_unanswered }
             }

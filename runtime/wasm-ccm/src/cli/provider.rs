@@ -195,11 +195,13 @@ pub(crate) struct GrantArgs {
     #[arg(long, value_name = "NAME=SOURCE")]
     pub(crate) credential: Vec<String>,
     /// Use of a credential beyond one header of one endpoint, such as password=identity:body:/v3/auth/tokens; may be given several times.
-    /// `wasm-ccm inspect` prints what a component needs. The uses that you name replace the one that needs no grant.
+    /// `wasm-ccm inspect FILE` prints this flag for each use that the component declares. The uses that you name replace the one that
+    /// needs no grant.
     #[arg(long, value_name = "NAME=ENDPOINT:PLACE")]
     pub(crate) credential_use: Vec<String>,
     /// Annotations that the provider may declare besides those of its own domain, such as example.com/size or example.com/*,
-    /// comma-separated. The domain has the provider's name in it; names such as service.beta.kubernetes.io/do-loadbalancer-name need no grant.
+    /// comma-separated. Its own domain has the provider's name in it. With --cloud-provider, names such as
+    /// service.beta.kubernetes.io/NAME-size, with that name, need no grant either.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) allow_annotation: Vec<String>,
     /// Whose addresses the load balancers of the provider may have, if it declares that they share them: nodes, services, or both, comma-separated.

@@ -38,8 +38,8 @@ pub(crate) struct WebhookArgs {
     /// Private key of that certificate.
     #[arg(long, value_name = "FILE", requires = "webhook_tls_cert_file")]
     webhook_tls_private_key_file: Option<PathBuf>,
-    /// CA of the clients that may ask, PEM: the port then asks for a client certificate, which API servers must have been given.
-    /// Without this flag, everybody who reaches the port may ask.
+    /// CA certificate (PEM). Only clients with a certificate of this CA may use the webhook, so give your API servers such a certificate
+    /// first. Without this flag, everyone who reaches the port may use it.
     #[arg(long, value_name = "FILE")]
     webhook_client_ca_file: Option<PathBuf>,
     /// Oldest version of TLS that this port accepts.
@@ -52,8 +52,8 @@ pub(crate) struct WebhookArgs {
     /// with a warning.
     #[arg(long, value_name = "DURATION", default_value = "8s", value_parser = parse_period)]
     webhook_timeout: Duration,
-    /// Largest review: a Service, and the Service before the change. A larger one gets status 413, and so does one with more
-    /// values of JSON than one for each 128 bytes.
+    /// Largest review that the webhook reads. A review contains the Service before and after the change. A larger review gets status 413.
+    /// So does a review with more JSON values than this size divided by 128: 16,384 by default.
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize::mib(2))]
     webhook_request_bytes: ByteSize,
     /// Reviews at the same time, at most. Further ones wait.

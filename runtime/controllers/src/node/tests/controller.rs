@@ -12,7 +12,10 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::testing::{FakeApi, FakeCloud, address, found, node, run_for};
-use crate::{ClusterAddresses, Metrics, NodeController, NodeControllerParts, NodeSettings, QueueSettings, Reflector};
+use crate::{
+    AddressSources, ClusterAddresses, Metrics, NodeController, NodeControllerParts, NodeSettings, QueueSettings,
+    Reflector,
+};
 
 /// Runs everything for `time`, then stops it in order.
 async fn run(api: &FakeApi, cloud: &Arc<FakeCloud>, settings: NodeSettings, time: Duration) -> Metrics {
@@ -33,7 +36,7 @@ async fn run_with(
     let mut nodes = Reflector::new(api.client.clone(), &metrics.store);
     let (lookups, _task) = cloud.lookups();
     let controller = NodeController::new(NodeControllerParts {
-        cluster_addresses: ClusterAddresses::new(vec![], None, None),
+        cluster_addresses: ClusterAddresses::new(AddressSources::default()),
         gate,
         store: nodes.reader(),
         first_list: nodes.first_list(),
@@ -129,7 +132,7 @@ async fn the_controller_ends_with_its_reflector() {
     let mut nodes = Reflector::new(api.client.clone(), &metrics.store);
     let (lookups, _task) = Arc::new(FakeCloud::default()).lookups();
     let controller = NodeController::new(NodeControllerParts {
-        cluster_addresses: ClusterAddresses::new(vec![], None, None),
+        cluster_addresses: ClusterAddresses::new(AddressSources::default()),
         gate,
         store: nodes.reader(),
         first_list: nodes.first_list(),

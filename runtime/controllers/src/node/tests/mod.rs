@@ -26,7 +26,7 @@ use super::sync::Syncer;
 use super::write::NodeWriter;
 use super::{NodeSettings, refresh as refreshing};
 use crate::all_metrics::Metrics;
-use crate::cluster_addresses::ClusterAddresses;
+use crate::cluster_addresses::{AddressSources, ClusterAddresses};
 use crate::queue::Verdict;
 use crate::store::Node;
 use crate::testing::{Draft, FakeApi, FakeCloud, scraped};
@@ -117,7 +117,7 @@ fn syncer(
     settings: NodeSettings,
 ) -> Syncer {
     // Addresses of several Nodes have tests of their own.
-    let holders = Arc::new(Holders::new(ClusterAddresses::new(vec![], None, None), reflector::store().0));
+    let holders = Arc::new(Holders::new(ClusterAddresses::new(AddressSources::default())));
     Syncer {
         store,
         lookups,

@@ -49,11 +49,10 @@ use super::memory::Memory;
 use super::record::{RECORDED, Record};
 use super::rounds::Refresh;
 use super::syncer::Syncer;
-use super::vet::Places;
 use super::write::ServiceWriter;
 use super::{LoadBalancerMember, ServiceSettings, key, verify, wake};
 use crate::all_metrics::Metrics;
-use crate::cluster_addresses::ClusterAddresses;
+use crate::cluster_addresses::{AddressSources, ClusterAddresses};
 use crate::queue::Verdict;
 use crate::store::Node;
 use crate::testing::{Draft, FakeApi, FakeBalancers, node, scraped, service};
@@ -121,11 +120,14 @@ impl Bench {
         let (node_reader, nodes) = reflector::store::<Node>();
         cloud.watch(node_reader.clone());
         let (recorder, events) = EventRecorder::new(gate.clone(), metrics.events.clone(), EventSettings::default());
+        let (nodes_known, services) = (Some(node_reader.clone()), Some(reader.clone()));
+        let addresses =
+            ClusterAddresses::new(AddressSources { nodes: nodes_known, services, ..AddressSources::default() });
         let syncer = Arc::new(Syncer {
             store: reader.clone(),
             members: members.into_iter().enumerate().collect(),
-            backends: Current::new(backends([node("n0"), node("n1")]), node_reader.clone()),
-            places: Places { cluster: ClusterAddresses::new(vec![], None, Some(reader.clone())), nodes: node_reader },
+            backends: Current::new(backends([node("n0"), node("n1")]), node_reader),
+            addresses,
             locks: Locks::default(),
             width: Semaphore::new(settings.width()),
             writer: ServiceWriter::new(gate),

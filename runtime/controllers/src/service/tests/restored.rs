@@ -22,7 +22,7 @@ async fn a_service_that_etcds_backup_shows_without_an_address_is_served_again() 
     cloud.watch(nodes.as_reader());
     let mut services = Reflector::<Service>::new(api.client.clone(), &metrics.store);
     let controller = ServiceController::new(ServiceControllerParts {
-        cluster_addresses: ClusterAddresses::new(vec![], None, None),
+        cluster_addresses: ClusterAddresses::new(AddressSources::default()),
         gate,
         services: services.reader(),
         services_listed: services.first_list(),

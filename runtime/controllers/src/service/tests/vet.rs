@@ -4,6 +4,7 @@ use ccm_cloud::{Ingress, Outcome, SharedAddresses};
 use serde_json::json;
 
 use super::*;
+use crate::service::job::Job;
 
 fn at(ip: &str) -> Outcome {
     Outcome { ingress: vec![Ingress { ip: Some(ip.to_owned()), ..Ingress::default() }], ..Outcome::default() }
@@ -15,18 +16,22 @@ fn cluster() -> Bench {
     bench.syncer = {
         let mut syncer = Arc::into_inner(bench.syncer).unwrap();
         let ranges = vec!["10.96.0.0/16".parse().unwrap()];
-        let services = Some(syncer.store.clone());
-        syncer.places.cluster = ClusterAddresses::new(ranges, Some("198.51.100.6"), services);
+        syncer.addresses = ClusterAddresses::new(AddressSources {
+            service_ranges: ranges,
+            pod_ranges: vec!["10.244.0.0/16".to_owned(), "none".to_owned()],
+            server: Some("198.51.100.6".to_owned()),
+            nodes: Some(bench.nodes.as_reader()),
+            services: Some(syncer.store.clone()),
+        });
         Arc::new(syncer)
     };
-    drop(bench.label(vec![node("n0").address("InternalIP", "10.0.0.7"), node("n1")]));
+    let pods = json!(["10.32.1.0/24", "fd00:32::/64"]);
+    drop(bench.label(vec![node("n0").address("InternalIP", "10.0.0.7").with("/spec", "podCIDRs", pods), node("n1")]));
     let taken = json!([{ "ip": "203.0.113.7" }]);
     bench.add(service("victim").with("/status/loadBalancer", "ingress", taken));
-    bench.add(service("inner").with("/spec", "type", json!("ClusterIP")).with(
-        "/spec",
-        "clusterIPs",
-        json!(["172.20.0.9"]),
-    ));
+    let inner = service("inner").with("/spec", "type", json!("ClusterIP"));
+    let inner = inner.with("/spec", "clusterIPs", json!(["172.20.0.9"]));
+    bench.add(inner.with("/spec", "externalIPs", json!(["203.0.113.70"])));
     bench.add(service("web"));
     bench
 }
@@ -43,6 +48,10 @@ async fn an_address_of_the_cluster_of_a_node_or_of_another_service_is_not_writte
         ("10.0.0.7", "an address of node n0"),
         ("203.0.113.7", "the address of Service default/victim"),
         ("::ffff:203.0.113.7", "the address of Service default/victim"),
+        ("10.244.3.7", "in a range of pods, 10.244.0.0/16"),
+        ("10.32.1.7", "in a range of pods, 10.32.1.0/24"),
+        ("fd00:32::7", "in a range of pods, fd00:32::/64"),
+        ("203.0.113.70", "in spec.externalIPs of Service default/inner"),
     ] {
         let mut bench = cluster();
         bench.cloud.script("ensure", "web", [at(ip)]);
@@ -98,4 +107,32 @@ async fn an_address_that_its_service_gave_up_is_free() {
         assert_eq!(bench.sync("web").await, Verdict::Done, "{given_up}");
         assert_eq!(bench.json("web")["status"]["loadBalancer"]["ingress"][0]["ip"], "203.0.113.7", "{given_up}");
     }
+}
+
+/// Both were asked before the store showed what either of them got, and both got it.
+#[tokio::test(start_paused = true)]
+async fn of_two_services_that_are_written_at_the_same_moment_one_gets_the_address() {
+    let mut bench = cluster();
+    bench.add(service("late"));
+    for name in ["web", "late"] {
+        bench.cloud.fail("ensure", name, [failure(Reaction::Retry, "not yet")]);
+        bench.sync(name).await;
+    }
+    let [web, late] = ["web", "late"].map(|name| bench.job(name).unwrap());
+    let refused = |bench: &Bench, job: &Job, outcome| bench.syncer.vetted(job, outcome).failure.map(|it| it.message);
+    assert_eq!(refused(&bench, &web, at("203.0.113.9")), None);
+    assert_eq!(refused(&bench, &web, at("203.0.113.9")), None, "its own");
+    let told = refused(&bench, &late, at("203.0.113.9")).unwrap();
+    assert!(told.contains("203.0.113.9, which is the address of Service default/web"), "{told}");
+    // Its provider has another one for it by now.
+    assert_eq!(refused(&bench, &web, at("203.0.113.10")), None);
+    assert_eq!(refused(&bench, &late, at("203.0.113.9")), None);
+    // The store has had time to show it, and does not.
+    assert!(refused(&bench, &late, at("203.0.113.10")).is_some());
+    tokio::time::advance(Duration::from_secs(120)).await;
+    assert_eq!(refused(&bench, &late, at("203.0.113.10")), None);
+    assert!(refused(&bench, &web, at("203.0.113.10")).is_some());
+    // Whoever is gone has nothing.
+    bench.edit("late", &json!({ "metadata": { "uid": "another" } }));
+    assert_eq!(refused(&bench, &web, at("203.0.113.10")), None);
 }

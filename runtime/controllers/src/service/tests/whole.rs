@@ -106,7 +106,7 @@ impl World {
             recorder,
             metrics: metrics.service.clone(),
             queue_metrics: metrics.queue.clone(),
-            cluster_addresses: ClusterAddresses::new(vec![], None, None),
+            cluster_addresses: ClusterAddresses::new(AddressSources::default()),
             settings: self.settings,
         });
         let stop = CancellationToken::new();

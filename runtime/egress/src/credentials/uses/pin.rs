@@ -19,6 +19,8 @@ use crate::credentials::CredentialSource;
 pub(crate) struct Pin {
     descriptor: Descriptor,
     values: BTreeMap<String, ValueFrom>,
+    /// Where the component's own sources led to is not known.
+    is_declared_only: bool,
 }
 
 /// Where the value of a credential came from.
@@ -46,7 +48,21 @@ impl Pin {
             };
             (name.clone(), from)
         };
-        Self { descriptor: descriptor.clone(), values: sources.iter().map(value).collect() }
+        Self { descriptor: descriptor.clone(), values: sources.iter().map(value).collect(), is_declared_only: false }
+    }
+
+    /// What a component declares, before anything of the configuration was read for it.
+    #[must_use]
+    pub(crate) fn declared(descriptor: &Descriptor, by_hand: impl Fn(&str) -> bool) -> Self {
+        let given = descriptor.credentials.iter().filter(|credential| by_hand(&credential.name));
+        let values = given.map(|credential| (credential.name.clone(), ValueFrom::Operator)).collect();
+        Self { descriptor: descriptor.clone(), values, is_declared_only: true }
+    }
+
+    /// Whether `other` is the same component, of which more is known.
+    #[must_use]
+    pub(crate) fn is_told_by(&self, other: &Self) -> bool {
+        self.is_declared_only && !other.is_declared_only && self.descriptor == other.descriptor
     }
 
     /// Name of the provider.

@@ -77,18 +77,47 @@ async fn the_operator_may_let_another_one_do_more_than_the_last_good_one() {
 /// in its stead.
 #[tokio::test]
 async fn the_last_good_component_does_not_give_way_while_its_cloud_says_nothing() {
-    for allowed in [false, true] {
+    // Whoever answers as the cloud may let it crash, or keep it busy until its time is over: that is no answer either.
+    for (behaviour, allowed) in
+        ["mute", "check-traps", "check-loops"].into_iter().flat_map(|behaviour| [(behaviour, false), (behaviour, true)])
+    {
         let folder = tempfile::tempdir().unwrap();
         let allow = |record: &mut ProviderRecord| record.allow_provider_change = allowed;
-        let mut keeper = started_after("mute", folder.path(), allow, &[("version", "2")]).await;
+        let mut keeper = started_after(behaviour, folder.path(), allow, &[("version", "2")]).await;
         match keeper.try_once(&mut Some(String::new())).await {
             Ok(taken) => assert_eq!((allowed, taken.release.version.version.as_str()), (true, "2")),
             Err(error) => {
                 let rejected = error.into_rejected();
                 let error = format!("{:#}", rejected.error);
-                assert!(!allowed && rejected.step == Step::Check, "{error}");
+                assert!(!allowed && rejected.step == Step::Check, "{behaviour}: {error}");
                 assert!(error.contains("waits for its cloud") && error.contains("--allow-provider-change"), "{error}");
             }
         }
+    }
+}
+
+/// Nothing was pinned before the last good one was opened with all that it needs: the next one could use any credential.
+#[tokio::test]
+async fn what_the_last_good_component_declared_counts_although_it_cannot_be_opened_now() {
+    for (new, is_refused) in [("token,password,admin", true), ("token,password", false)] {
+        let folder = tempfile::tempdir().unwrap();
+        let password = folder.path().join("password");
+        std::fs::write(&password, "password-of-the-operator").unwrap();
+        // For the next one: the last good one does not know it.
+        let given = |record: &mut ProviderRecord| {
+            record.credentials = [("password".to_owned(), format!("file:{}", password.display()))].into();
+        };
+        let mut keeper = started(folder.path(), given, &[("version", "2"), ("secret", new)]).await;
+        let both = "token: token-of-the-operator\nadmin: root-of-the-operator\n";
+        std::fs::write(folder.path().join("cloud.yaml"), both).unwrap();
+        let component = std::fs::read(ccm_built::component("guests/successor.wasm").unwrap()).unwrap();
+        let last_good = fill::fill(component, &[("version", "1"), ("secret", "token")]).unwrap();
+        keeper.last_good.as_ref().unwrap().keep(&last_good, None).await.unwrap();
+        let mut waits = Some(String::new());
+        let tried = keeper.try_once(&mut waits).await;
+        assert!(waits.is_some_and(|why| why.contains("no such credential")), "the last good one cannot be used");
+        let told = tried.err().map(|error| format!("{:#}", error.into_rejected().error));
+        assert_eq!(told.is_some(), is_refused, "{told:?}");
+        assert!(told.is_none_or(|told| told.contains("--allow-grant-change") && told.contains("admin")));
     }
 }

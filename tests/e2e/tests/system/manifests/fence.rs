@@ -8,7 +8,7 @@ use super::*;
 type Row = (&'static str, &'static str, Value, Option<&'static str>);
 
 fn rows() -> Vec<Row> {
-    let reserved = "of the labels of Kubernetes it may set only";
+    let labels = "may change only the labels of zone, region and instance type of a Node";
     let foreign = json!([{ "key": "gpu", "effect": "NoSchedule" }]);
     let shutdown = json!([
         { "key": "gpu", "value": "yes", "effect": "NoSchedule" },
@@ -25,17 +25,25 @@ fn rows() -> Vec<Row> {
         (
             "nodes",
             "",
-            json!({ "metadata": { "labels": { "topology.kubernetes.io/zone": "z", "fake.io/x": "y" } } }),
+            json!({ "metadata": { "labels": { "topology.kubernetes.io/zone": "z", "cloudlycke.io/x": "y" } } }),
             None,
         ),
+        ("nodes", "", json!({ "metadata": { "labels": { "topology.kubernetes.io/zone": "other" } } }), None),
         (
             "nodes",
             "",
             json!({ "metadata": { "labels": { "node-role.kubernetes.io/control-plane": "" } } }),
-            Some(reserved),
+            Some(labels),
         ),
-        ("nodes", "", json!({ "metadata": { "labels": { "kubernetes.io/hostname": "other" } } }), Some(reserved)),
-        ("nodes", "", json!({ "metadata": { "labels": { "own": null } } }), Some("may remove no label")),
+        ("nodes", "", json!({ "metadata": { "labels": { "kubernetes.io/hostname": "other" } } }), Some(labels)),
+        ("nodes", "", json!({ "metadata": { "labels": { "topology.kubernetes.io/rack": "r" } } }), Some(labels)),
+        // Whoever selects Nodes by these would select another one.
+        ("nodes", "", json!({ "metadata": { "labels": { "own": "other" } } }), Some(labels)),
+        ("nodes", "", json!({ "metadata": { "labels": { "own": null } } }), Some(labels)),
+        ("nodes", "", json!({ "metadata": { "labels": { "others.io/pool": "secure" } } }), Some(labels)),
+        ("nodes", "", json!({ "metadata": { "labels": { "pool": "secure" } } }), Some(labels)),
+        ("nodes", "", json!({ "metadata": { "labels": { "cloudlycke.io/x": "another" } } }), Some(labels)),
+        ("nodes", "", json!({ "metadata": { "labels": { "cloudlycke.io/x": null } } }), Some(labels)),
         (
             "nodes",
             "",
