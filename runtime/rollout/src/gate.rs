@@ -11,9 +11,9 @@ use sha2::{Digest as _, Sha256};
 use crate::compare::{Unanswered, Unconfirmed};
 use crate::config::{ProviderConfig, Wasi};
 use crate::ledger::Counters;
+use crate::release::short;
 use crate::slot::Refusals;
 use crate::source::{Packed, SourceError};
-use crate::release::short;
 use crate::trust::Signed;
 use crate::unpack::unpack;
 

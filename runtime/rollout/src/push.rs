@@ -200,7 +200,8 @@ impl Upload {
         match unpack(packed, limit) {
             Ok(bytes) => {
                 let digest = format!("sha256:{:x}", Sha256::digest(&bytes));
-                let there = Unpacked { bytes, digest: digest.clone(), signature: None, signed: None, is_last_good: false };
+                let there =
+                    Unpacked { bytes, digest: digest.clone(), signature: None, signed: None, is_last_good: false };
                 (Some(there), digest)
             }
             Err(error) => (None, format!("no component: {error}")),

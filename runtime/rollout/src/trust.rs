@@ -100,7 +100,10 @@ impl Trust {
         };
         if beside.len() >= MAX_SIGNATURE {
             // More of a file is not read.
-            bail!("its {SIGNATURE} is no signature: it has {} bytes or more, and is {NEITHER}; `{SIGN}` makes one", beside.len());
+            bail!(
+                "its {SIGNATURE} is no signature: it has {} bytes or more, and is {NEITHER}; `{SIGN}` makes one",
+                beside.len()
+            );
         }
         let statement = Statement::parse(beside);
         let statement = statement.map_err(|why| {
@@ -142,4 +145,4 @@ const NEITHER: &str = "neither 64 raw bytes nor DER nor the base64 of either nor
 const SIGN: &str = "wasm-ccm inspect PROVIDER.wasm --statement COUNTER > S; openssl pkeyutl -sign -rawin -inkey KEY.pem -in S | base64 | cat S - > PROVIDER.wasm.sig";
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

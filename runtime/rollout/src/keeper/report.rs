@@ -224,7 +224,11 @@ impl Keeper {
         let written = last_good.remember(&self.remembered).await;
         if let Err(error) = &written {
             let error = format!("{error:#}");
-            tracing::warn!(source = self.source, error, "what was refused and what was proven is not remembered; check --state-dir");
+            tracing::warn!(
+                source = self.source,
+                error,
+                "what was refused and what was proven is not remembered; check --state-dir"
+            );
         }
         written.is_ok()
     }

@@ -70,6 +70,11 @@ impl Share {
         }
     }
 
+    #[cfg(test)]
+    pub(super) const fn is_due(&self) -> bool {
+        self.retry.is_some()
+    }
+
     fn tell(&mut self, judgement: Judgement) {
         if !self.untold.contains(&judgement) {
             self.untold.push(judgement);

@@ -65,9 +65,8 @@ impl Counters {
     /// The highest one of a component with this name, or of any one where the name is not known. One that was refused after it had been
     /// proven does not count: those before it return.
     pub(crate) fn highest(&self, name: Option<&str>, refused: &Refusals) -> Option<&Counted> {
-        let counts = |one: &&Counted| {
-            name.is_none_or(|name| one.signed.name == name) && refused.why(&one.digest).is_none()
-        };
+        let counts =
+            |one: &&Counted| name.is_none_or(|name| one.signed.name == name) && refused.why(&one.digest).is_none();
         self.0.iter().find(counts)
     }
 }

@@ -17,13 +17,13 @@ fn digest(component: &[u8]) -> String {
 }
 
 /// Somebody who signs, and the public key as `openssl pkey -pubout` writes it.
-struct Signer {
+pub(crate) struct Signer {
     pair: Ed25519KeyPair,
     folder: TempDir,
 }
 
 impl Signer {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let signer = Self { pair: Ed25519KeyPair::generate().unwrap(), folder: tempfile::tempdir().unwrap() };
         let der = [&ED25519_KEY[..], signer.pair.public_key().as_ref()].concat();
         std::fs::write(signer.key(), pem("PUBLIC KEY", &der)).unwrap();
@@ -34,12 +34,18 @@ impl Signer {
         self.folder.path().join("key.pem")
     }
 
-    fn sign(&self, component: &[u8]) -> Vec<u8> {
+    pub(crate) fn sign(&self, component: &[u8]) -> Vec<u8> {
         self.pair.sign(component).as_ref().to_vec()
     }
 
-    fn trust(&self) -> Trust {
+    pub(crate) fn trust(&self) -> Trust {
         Trust { keys: vec![self.key()], digests: vec![] }
+    }
+
+    /// What lies beside a component of which it says this.
+    pub(crate) fn vouches(&self, component: &[u8], name: &str, counter: u64) -> Vec<u8> {
+        let text = Signed { name: name.to_owned(), counter }.statement(&digest(component));
+        [text.as_bytes(), &self.sign(text.as_bytes())].concat()
     }
 }
 
@@ -113,7 +119,10 @@ fn what_is_no_signature_is_told_so_with_its_size_and_the_command_that_signs() {
     for (what, signature, size) in wrong {
         let error = admits(&signer.trust(), COMPONENT, Some(&signature)).unwrap_err();
         assert!(error.contains("is no signature") && !error.contains("fits none"), "{what}: {error}");
-        assert!(error.contains(size) && error.contains("64 raw bytes nor DER nor the base64 of either"), "{what}: {error}");
+        assert!(
+            error.contains(size) && error.contains("64 raw bytes nor DER nor the base64 of either"),
+            "{what}: {error}"
+        );
         assert!(error.contains("openssl pkeyutl -sign -rawin"), "{what}: {error}");
     }
 }

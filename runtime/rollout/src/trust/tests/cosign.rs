@@ -76,7 +76,10 @@ fn a_signature_of_cosign_is_verified_in_each_of_its_forms() {
         ("bundle", text(&bundle)),
         ("bundle on several lines", format!("\n{bundle:#}\n").into_bytes()),
         ("bundle without a digest", text(&without)),
-        ("version 0.1", text(&with(bundle, "/mediaType", json!("application/vnd.dev.sigstore.bundle+json;version=0.1")))),
+        (
+            "version 0.1",
+            text(&with(bundle, "/mediaType", json!("application/vnd.dev.sigstore.bundle+json;version=0.1"))),
+        ),
         ("before sigstore", text(&json!({ "base64Signature": base64, "cert": "", "rekorBundle": { "Payload": {} } }))),
     ];
     for (what, signature) in forms {
@@ -84,7 +87,10 @@ fn a_signature_of_cosign_is_verified_in_each_of_its_forms() {
         let error = signed(&Cosign::new().trust(), COMPONENT, Some(&signature)).unwrap_err();
         assert!(error.contains("fits none of the provider keys"), "{what}: {error}");
         let error = signed(&cosign.trust(), b"\0asm another", Some(&signature)).unwrap_err();
-        assert!(error.contains("fits none of the provider keys") || error.contains("of another file"), "{what}: {error}");
+        assert!(
+            error.contains("fits none of the provider keys") || error.contains("of another file"),
+            "{what}: {error}"
+        );
     }
 }
 

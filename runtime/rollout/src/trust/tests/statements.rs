@@ -6,12 +6,6 @@ fn says(name: &str, counter: u64) -> Signed {
     Signed { name: name.to_owned(), counter }
 }
 
-/// What lies beside a component of which `signer` says so.
-fn beside(signer: &Signer, component: &[u8], signed: &Signed) -> Vec<u8> {
-    let text = signed.statement(&digest(component));
-    [text.as_bytes(), &signer.sign(text.as_bytes())].concat()
-}
-
 #[test]
 fn a_statement_says_whose_component_it_is_and_which_counter_it_has() {
     let signer = Signer::new();
@@ -29,7 +23,7 @@ fn a_statement_says_whose_component_it_is_and_which_counter_it_has() {
 #[test]
 fn a_statement_counts_only_as_it_was_signed_and_for_the_component_that_it_names() {
     let (signer, stranger) = (Signer::new(), Signer::new());
-    let good = beside(&signer, COMPONENT, &says("mycloud", 7));
+    let good = signer.vouches(COMPONENT, "mycloud", 7);
     let changed = |from: &str, to: &str| {
         let (text, signature) = good.split_at(good.len() - 64);
         [std::str::from_utf8(text).unwrap().replace(from, to).as_bytes(), signature].concat()
@@ -40,10 +34,10 @@ fn a_statement_counts_only_as_it_was_signed_and_for_the_component_that_it_names(
         ("another digest", changed(&digest(COMPONENT), &digest(b"x")), "fits none of the provider keys"),
         ("no first line", good[30..].to_vec(), "is no signature"),
         ("another format", changed("statement 1", "statement 2"), "its first line is not"),
-        ("a stranger's", beside(&stranger, COMPONENT, &says("mycloud", 7)), "fits none of the provider keys"),
+        ("a stranger's", stranger.vouches(COMPONENT, "mycloud", 7), "fits none of the provider keys"),
         ("without a signature", good[..good.len() - 64].to_vec(), "it has 0 bytes after its statement"),
         ("half of one", good[..good.len() - 1].to_vec(), "it has 63 bytes after its statement"),
-        ("of another component", beside(&signer, b"older", &says("mycloud", 7)), "about another component (sha256:"),
+        ("of another component", signer.vouches(b"older", "mycloud", 7), "about another component (sha256:"),
     ];
     for (what, beside, part) in cases {
         let error = signed(&signer.trust(), COMPONENT, Some(&beside)).unwrap_err();
@@ -68,7 +62,7 @@ fn a_signature_of_one_kind_is_none_of_the_other() {
 fn a_listed_component_has_a_counter_only_where_its_signature_is_good() {
     let (signer, stranger) = (Signer::new(), Signer::new());
     let trust = Trust { digests: vec![digest(COMPONENT)], ..signer.trust() };
-    let (good, bad) = (beside(&signer, COMPONENT, &says("a", 7)), beside(&stranger, COMPONENT, &says("a", 7)));
+    let (good, bad) = (signer.vouches(COMPONENT, "a", 7), stranger.vouches(COMPONENT, "a", 7));
     assert_eq!(signed(&trust, COMPONENT, Some(&good)), Ok(Some(says("a", 7))));
     assert_eq!(signed(&trust, COMPONENT, Some(&bad)), Ok(None));
     let unasked = Trust { keys: vec![], ..trust };
