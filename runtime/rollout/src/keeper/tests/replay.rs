@@ -189,22 +189,27 @@ async fn a_last_good_component_that_is_older_than_what_others_have_proven_gives_
     assert_eq!(first(&mut place.pod("away", true, |_| ()).await).await.as_deref(), Ok("2"));
 }
 
+/// By whoever leads, and by a standby that has heard of them: the leader may be on its way out.
 #[tokio::test]
 async fn counters_that_somebody_cleared_are_told_again() {
     let place = Place::new();
     place.holds("2", Some(2));
-    let mut keeper = place.pod("state", true, |_| ()).await;
-    let slot = serves(&mut keeper).await;
-    leads(&mut keeper).await;
-    place.server.lock().data = Some(BTreeMap::new());
-    // One look notices it, the next one tells.
-    keeper.listen().await;
-    assert!(keeper.share.as_ref().unwrap().is_due());
-    keeper.listen().await;
-    assert_eq!(place.shared(), [2]);
-    let writes = place.server.lock().data.clone();
-    keeper.listen().await;
-    assert_eq!(place.server.lock().data, writes);
+    let mut leader = place.pod("leader", true, |_| ()).await;
+    let slot = serves(&mut leader).await;
+    leads(&mut leader).await;
+    let mut standby = place.pod("standby", true, |_| ()).await;
+    serves(&mut standby).await;
+    for keeper in [&mut leader, &mut standby] {
+        place.server.lock().data = Some(BTreeMap::new());
+        // One look notices it, the next one tells.
+        keeper.listen().await;
+        assert!(keeper.share.as_ref().unwrap().is_due());
+        keeper.listen().await;
+        assert_eq!(place.shared(), [2]);
+        let written = place.server.lock().data.clone();
+        keeper.listen().await;
+        assert!(place.server.lock().data == written && !keeper.share.as_ref().unwrap().is_due(), "nothing is new");
+    }
     let Release { version, .. } = slot.last_good();
     assert_eq!(version.signed.as_ref().map(|signed| signed.counter), Some(2), "the page shows it");
 }
