@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::Decision;
-use super::object::{Unreadable, service};
+use super::object::{Unreadable as Misshapen, service};
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
@@ -82,15 +82,15 @@ impl Question {
 fn object(what: &str, object: Option<&RawValue>, values: usize) -> Result<(Box<Service>, usize), Unreadable> {
     let read = match object {
         Some(object) => service(object, values),
-        None => Err(Unreadable::NotAService("it is not there".to_owned())),
+        None => Err(Misshapen::NotAService("it is not there".to_owned())),
     };
     read.map_err(|error| match error {
-        Unreadable::TooMany => {
+        Misshapen::TooMany => {
             let why =
                 "the review has more values than a Service of its size has; raise --webhook-request-bytes if it is one";
             (StatusCode::PAYLOAD_TOO_LARGE, why.to_owned())
         }
-        Unreadable::NotAService(why) => (StatusCode::BAD_REQUEST, format!("failed to decode {what}: {why}")),
+        Misshapen::NotAService(why) => (StatusCode::BAD_REQUEST, format!("failed to decode {what}: {why}")),
     })
 }
 
