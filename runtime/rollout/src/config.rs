@@ -65,6 +65,9 @@ pub struct ProviderRecord {
     /// objects depend on, or that finds less than the old one; and a first component that finds no existing object.
     #[serde(default)]
     pub allow_provider_change: bool,
+    /// Accept a signed component whose counter is lower than that of a component that was proven before, or whose signature has none.
+    #[serde(default)]
+    pub allow_downgrade: bool,
     /// What a component that imports WASI gets.
     #[serde(default)]
     pub wasi: Wasi,
@@ -129,6 +132,8 @@ pub struct ProviderConfig {
     pub trust: Trust,
     /// See [`ProviderRecord::allow_provider_change`].
     pub allow_provider_change: bool,
+    /// See [`ProviderRecord::allow_downgrade`].
+    pub allow_downgrade: bool,
     /// What a component that asks for WASI gets.
     pub wasi: Wasi,
     /// Classes of Services whose load balancers it makes.
@@ -180,6 +185,7 @@ impl ProviderRecord {
             credential_uses: uses(&self.credential_uses)?,
             trust: self.trust,
             allow_provider_change: self.allow_provider_change,
+            allow_downgrade: self.allow_downgrade,
             wasi: self.wasi,
             load_balancer_classes: self.load_balancer_classes,
             limits,

@@ -8,6 +8,7 @@ use bolero::{TypeGenerator, check};
 use crate::config::duration;
 use crate::config::limits::LimitSettings;
 use crate::source::Source;
+use crate::trust::{Signed, Trust};
 use crate::unpack::unpack;
 
 const LIMIT: usize = 64 << 10;
@@ -64,6 +65,32 @@ fn damaged_streams() {
             packed.splice(place..=place, [*byte]);
         }
         unpacked(packed);
+    });
+}
+
+/// A key that signed nothing vouches for nothing, whatever lies beside a component; that is told on one line of some length.
+#[test]
+fn signatures() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("key.pem");
+    std::fs::write(&key, rcgen::KeyPair::generate().unwrap().public_key_pem()).unwrap();
+    let trust = Trust { keys: vec![key], digests: vec![] };
+    let digest = format!("sha256:{}", "0".repeat(64));
+    let statement = Signed { name: "cloud".to_owned(), counter: 7 }.statement(&digest).into_bytes();
+    check!().with_type::<(Vec<u8>, String, String)>().for_each(|(bytes, one, two)| {
+        let bundle = serde_json::json!({
+            "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
+            "verificationMaterial": { "publicKey": { "hint": one } },
+            "messageSignature": { "messageDigest": { "algorithm": "SHA2_256", "digest": one }, "signature": two },
+        });
+        let older = serde_json::json!({ "base64Signature": one, "cert": two });
+        let told = format!("wasm-ccm component statement {one}\nname: {two}");
+        let forms = [bytes.clone(), bundle.to_string().into(), older.to_string().into(), told.into_bytes()];
+        for form in forms.iter().flat_map(|form| [form.clone(), [statement.clone(), form.clone()].concat()]) {
+            let error = trust.admits(b"\0asm", &digest, Some(&form)).unwrap_err();
+            let error = format!("{error:#}");
+            assert!(error.len() < 2000 && !error.contains(char::is_control), "{error}");
+        }
     });
 }
 

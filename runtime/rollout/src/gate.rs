@@ -14,7 +14,11 @@ use sha2::{Digest as _, Sha256};
 
 use crate::compare::{Unanswered, Unconfirmed};
 use crate::config::{ProviderConfig, Wasi};
+use crate::ledger::Counters;
+use crate::release::short;
+use crate::slot::Refusals;
 use crate::source::{FetchError, Packed};
+use crate::trust::Signed;
 use crate::unpack::unpack;
 
 /// A step of the gate, in their order; and the trial after it.
@@ -170,6 +174,8 @@ pub struct Unpacked {
     pub digest: String,
     /// As it lay beside the component.
     pub signature: Option<Vec<u8>>,
+    /// What a key has said of it beside its bytes.
+    pub signed: Option<Signed>,
     /// It was proven before this process, and kept: what it was allowed counts, whether or not it may serve.
     pub is_last_good: bool,
 }
@@ -188,13 +194,61 @@ pub async fn unpacked(config: &ProviderConfig, packed: Packed) -> Result<Unpacke
         let bytes = unpack(bytes, limit).map_err(|error| Rejected::at(Step::Container, error.into()).of(&packed))?;
         let digest = digest_of(&bytes);
         match trust.admits(&bytes, &digest, signature.as_deref()) {
-            Ok(()) => Ok(Unpacked { bytes, digest, signature, is_last_good: false }),
+            Ok(signed) => Ok(Unpacked { bytes, digest, signature, signed, is_last_good: false }),
             Err(error) => Err(Rejected::at(Step::Trust, error).of(&digest)),
         }
     };
     // To unpack and to hash take a while, and so may a disk.
     let admitted = tokio::task::spawn_blocking(admit).await;
     admitted.map_err(|panic| Rejected::at(Step::Container, anyhow!(panic).context("unpacking it failed")))?
+}
+
+/// Refuses a signed component that may be older than one that was proven: whoever can write its source could put it back. Where the
+/// operator asks for no signature, or names the component by its digest, every age will do.
+///
+/// # Errors
+///
+/// Both counters, and the way out.
+pub(crate) fn not_older(
+    config: &ProviderConfig,
+    new: &Unpacked,
+    proven: &Counters,
+    refused: &Refusals,
+) -> Result<(), Rejected> {
+    const WAY_OUT: &str = "to take it all the same, use --allow-downgrade, or name its digest (--provider-digest)";
+    if config.trust.keys.is_empty() || config.allow_downgrade || config.trust.lists(&new.digest) {
+        return Ok(());
+    }
+    let name = new.signed.as_ref().map(|signed| signed.name.as_str());
+    let Some(highest) = proven.highest(name, refused) else { return Ok(()) };
+    let (least, before) = (highest.signed.counter, short(&highest.digest));
+    let error = match &new.signed {
+        Some(signed) if signed.counter >= least => return Ok(()),
+        Some(Signed { name, counter }) => anyhow!(
+            "it is older than what was proven before: its signature has the counter {counter}, and that of {name} {before} had {least}; sign it again with a counter of at least {least} if it is right; {WAY_OUT}"
+        ),
+        None => anyhow!(
+            "it may be older than what was proven before: its signature has no counter, and that of {} {before} had {least}; sign a statement about it with a counter of at least {least} (`wasm-ccm inspect --statement`); {WAY_OUT}",
+            highest.signed.name
+        ),
+    };
+    Err(Rejected::at(Step::Trust, error).of(&new.digest))
+}
+
+/// Refuses a component that is another one than the key said.
+///
+/// # Errors
+///
+/// Both names.
+pub(crate) fn signed_as(signed: Option<&Signed>, new: &Descriptor) -> Result<()> {
+    match signed {
+        Some(signed) if signed.name != new.name => Err(anyhow!(
+            "it calls itself {:?}, and its signature is for {:?}; sign a statement with the name that it has",
+            new.name,
+            signed.name
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Whether anybody waits for the compiler.

@@ -13,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::fs;
 use tokio::io::AsyncWriteExt as _;
 
+use crate::ledger::Counters;
 use crate::slot::Refusals;
 use crate::source::{Packed, SIGNATURE};
 pub(crate) use trial::DIED;
@@ -42,12 +43,15 @@ pub(crate) struct Remembered {
     /// Components that failed their probation.
     #[serde(default)]
     pub(crate) refused: Refusals,
+    /// The highest counters of signed components that were proven, here or at other replicas.
+    #[serde(default, skip_serializing_if = "Counters::is_empty")]
+    pub(crate) counters: Counters,
 }
 
 impl Remembered {
     /// Nothing yet.
     pub(crate) fn of(source: &str) -> Self {
-        Self { source: source.to_owned(), refused: Refusals::default() }
+        Self { source: source.to_owned(), ..Self::default() }
     }
 }
 
@@ -139,7 +143,7 @@ impl LastGood {
         Ok(())
     }
 
-    /// Remembers what was refused.
+    /// Remembers what was refused, and what was proven.
     ///
     /// # Errors
     ///

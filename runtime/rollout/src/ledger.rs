@@ -3,15 +3,18 @@
 //! | part | holds |
 //! |---|---|
 //! | [`Entry`] | what is known, and how a judgement changes it |
+//! | [`Counters`] | the highest counters that signed components were proven with |
 //! | [`Peers`] | the ConfigMap that holds the entries, and the Lease that says whether another replica serves |
 //!
 //! What follows from an entry is for the [state](crate::slot::state) of a slot to say, and before there is a slot for the
 //! bootstrap of the keeper.
 
+pub(crate) mod counters;
 pub(crate) mod peers;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use counters::{Counted, Counters};
 pub use peers::PeerSettings;
 pub(crate) use peers::{Peers, PeersError};
 
@@ -28,6 +31,8 @@ pub(crate) enum Judgement {
     Proven(String),
     /// This one did not.
     Refused(Refusal),
+    /// This one is proven, and was signed with a counter.
+    Counted(Counted),
     /// The component that leads calls the load balancer of a Service that does not exist so: [`crate::compare::naming`].
     Named(String),
 }
@@ -41,6 +46,9 @@ pub(crate) struct Entry {
     /// Digest of the component that passed its trial last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) proven: Option<String>,
+    /// The highest counters of signed components that were proven.
+    #[serde(default, skip_serializing_if = "Counters::is_empty")]
+    pub(crate) counters: Counters,
     /// How the component that leads names load balancers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) naming: Option<String>,
@@ -92,6 +100,7 @@ impl Entry {
                 }
                 is_new
             }
+            Judgement::Counted(counted) => self.counters.add(counted),
             Judgement::Refused(refusal) => {
                 let reason = refusal.reason.chars().take(MAX_REASON).collect();
                 let is_new = self.refused.add(Refusal { reason, ..refusal.clone() });

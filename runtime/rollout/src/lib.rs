@@ -68,7 +68,7 @@ pub use retry::backoff;
 pub use rollout::{Followers, Rollout, RolloutParts};
 pub use slot::{Handle, ProbationSettings, Slot};
 pub use status::Readiness;
-pub use trust::Trust;
+pub use trust::{Signed, Trust};
 pub use unpack::{UnpackError, unpack};
 
 /// The place of a component that runs in the sandbox.

@@ -154,7 +154,7 @@ impl ProviderMetrics {
 
     /// The components stand so; `gone` serves no longer.
     pub(crate) fn stands(&self, source: &str, view: &View, gone: Option<&Version>) {
-        let labels = |Version { name, version, digest }: &Version| InfoLabels {
+        let labels = |Version { name, version, digest, .. }: &Version| InfoLabels {
             source: source.to_owned(),
             name: name.clone(),
             version: version.clone(),

@@ -150,7 +150,7 @@ impl Surroundings {
         let component = component.configured(config.name.as_deref(), &config.provider_id_prefixes);
         let sharing = config.grants.sharing().map_err(|error| Rejected::at(Step::Grants, error))?;
         let component = component.sharing(sharing);
-        let Unpacked { bytes, digest, signature, is_last_good } = unpacked;
+        let Unpacked { bytes, digest, signature, signed, is_last_good } = unpacked;
         let compiling = component.compiling();
         let rejected = |step: Step| {
             let digest = Some(digest.clone());
@@ -161,6 +161,7 @@ impl Surroundings {
         let kept = self.kept.lock().get(&config.label()).filter(|_| before.is_none() && !is_last_good).cloned();
         let known = before.map(Into::into).or_else(|| kept.as_deref().map(Before::kept));
         gate::identity(config, component.declared(), exports, known, &self.depends)
+            .and_then(|()| gate::signed_as(signed.as_ref(), component.declared()))
             .and_then(|()| if before.is_some() { self.alone(config, &descriptor) } else { Ok(()) })
             .map_err(rejected(Step::Identity))?;
         let carryover = self.carryover_of(config);
@@ -222,7 +223,8 @@ impl Surroundings {
         );
         let look = is_early.then_some(LookAgain { told });
         let Descriptor { name, version, .. } = descriptor;
-        let release = Release { component: Arc::new(provider), version: Arc::new(Version { name, version, digest }) };
+        let version = Arc::new(Version { name, version, digest, signed });
+        let release = Release { component: Arc::new(provider), version };
         Ok(Taken { release, bytes, signature, look, missed, is_apart, compiling, took })
     }
 

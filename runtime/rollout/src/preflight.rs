@@ -37,6 +37,7 @@ pub async fn component(config: &ProviderConfig) -> Result<Checked, Rejected> {
     let component = gate::load(&sandbox, config, &unpacked, Haste::Waiting).await?;
     let exports = &component.summary().exports;
     gate::identity(config, component.declared(), exports, None, |_| None)
+        .and_then(|()| gate::signed_as(unpacked.signed.as_ref(), component.declared()))
         .map_err(|error| Rejected::at(Step::Identity, error))?;
     let component = component.configured(config.name.as_deref(), &config.provider_id_prefixes);
     Ok(Checked { component, unpacked, packed })

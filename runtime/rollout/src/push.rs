@@ -30,7 +30,7 @@ const MANAGER: &str = "wasm-ccm-push";
 const PACK_FROM: usize = 256 << 10;
 /// What the API server takes in one ConfigMap, all keys together.
 const MAX_CONFIG_MAP: usize = 1 << 20;
-/// Beside the component: names of keys, and a signature.
+/// Beside the component and its signature: names of keys.
 const ROOM: usize = 4 << 10;
 
 /// Where a component is pushed to.
@@ -128,7 +128,8 @@ impl Upload {
             None => before.map(component_key).transpose()?.flatten().unwrap_or_else(|| format!("{file}{ending}")),
         };
         let others = before.map(|map| size_without(map, &key)).unwrap_or_default();
-        let size = bytes.len().saturating_add(ROOM).saturating_add(others);
+        let beside = signature.as_ref().map_or(0, Vec::len).saturating_add(ROOM);
+        let size = bytes.len().saturating_add(beside).saturating_add(others);
         let taken = if others == 0 { String::new() } else { format!(", {others} bytes of which other keys take") };
         ensure!(
             size <= MAX_CONFIG_MAP,
@@ -199,7 +200,9 @@ impl Upload {
         match unpack(packed, limit) {
             Ok(bytes) => {
                 let digest = format!("sha256:{:x}", Sha256::digest(&bytes));
-                (Some(Unpacked { bytes, digest: digest.clone(), signature: None, is_last_good: false }), digest)
+                let there =
+                    Unpacked { bytes, digest: digest.clone(), signature: None, signed: None, is_last_good: false };
+                (Some(there), digest)
             }
             Err(error) => (None, format!("no component: {error}")),
         }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::trust::Signed;
+
 /// Hexadecimal digits of a short digest.
 const SHORT: usize = 12;
 const ALGORITHM: &str = "sha256:";
@@ -19,6 +21,9 @@ pub struct Version {
     pub version: String,
     /// `sha256:…` of the unpacked component.
     pub digest: String,
+    /// What a key has said of it beside its bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signed: Option<Signed>,
 }
 
 impl fmt::Display for Version {

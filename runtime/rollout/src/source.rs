@@ -21,8 +21,9 @@ const API_TIMEOUT: Duration = Duration::from_secs(30);
 const ENDINGS: [&str; 3] = [".wasm", ".wasm.gz", ".wasm.zst"];
 /// What the name of a component's detached signature ends in, after the component's own name.
 pub const SIGNATURE: &str = ".sig";
-/// No signature has as many bytes: no more of a file are read.
-pub const MAX_SIGNATURE: usize = 4096;
+/// No signature has as many bytes: no more of a file are read. The largest are bundles with an entry of a transparency log and a time
+/// stamp with its certificates, about 12 KiB.
+pub const MAX_SIGNATURE: usize = 32 << 10;
 
 /// A place that holds a component.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::cli::{InspectArgs, Output};
 use crate::output;
+use ccm_rollout::Signed;
 use ccm_rollout::config::ProviderRecord;
 use ccm_rollout::config::grants::{UseGrant, needs_no_grant};
 use ccm_rollout::config::limits::LimitSettings;
@@ -51,6 +52,10 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<()> {
             Ok((gate::load(&sandbox, &config, &unpacked, Haste::Waiting).await?, unpacked.digest))
         })
         .map_err(|rejected: Rejected| rejected.error.context(format!("provider {}", config.source)))?;
+    if let Some(counter) = args.statement {
+        let signed = Signed { name: component.declared().name.clone(), counter };
+        return Ok(output::print(signed.statement(&digest).trim_end())?);
+    }
     let inspection = Inspection {
         file: config.source.to_string(),
         digest: &digest,

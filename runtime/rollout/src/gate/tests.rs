@@ -5,6 +5,7 @@ use ccm_sandbox::{CallError, NoRoom};
 
 use super::*;
 use crate::config::ProviderRecord;
+use crate::ledger::Counted;
 
 fn config(change: impl FnOnce(&mut ProviderConfig)) -> ProviderConfig {
     let record = ProviderRecord { source: "cloud.wasm".to_owned(), ..ProviderRecord::default() };
@@ -117,6 +118,64 @@ async fn trust_is_asked_before_anybody_looks_into_the_bytes() {
     let rejected = unpacked(&config, packed(*b"\0asm, and no more")).await.err().unwrap();
     assert_eq!(rejected.step, Step::Trust);
     assert!(rejected.digest.unwrap().starts_with("sha256:"));
+}
+
+#[test]
+fn a_signed_component_that_may_be_older_than_what_was_proven_is_refused_with_both_counters() {
+    let key = |config: &mut ProviderConfig| config.trust.keys.push("key.pem".into());
+    let signed = |name: &str, counter| Some(Signed { name: name.to_owned(), counter });
+    let new = |signed| Unpacked {
+        bytes: vec![],
+        digest: "sha256:new".to_owned(),
+        signature: None,
+        signed,
+        is_last_good: false,
+    };
+    let (mut proven, mut refused) = (Counters::default(), Refusals::default());
+    let said = |config: &ProviderConfig, signed, proven: &Counters, refused: &Refusals| {
+        let judged = not_older(config, &new(signed), proven, refused);
+        judged.err().map(|rejected| {
+            assert_eq!((rejected.step, rejected.digest.as_deref()), (Step::Trust, Some("sha256:new")));
+            format!("{:#}", rejected.error)
+        })
+    };
+    let asks = config(key);
+    for first in [None, signed("a", 0), signed("a", 9)] {
+        assert_eq!(said(&asks, first, &proven, &refused), None, "nobody remembers another one");
+    }
+    for counter in [7, 9] {
+        let digest = format!("sha256:{counter:064}");
+        proven.add(&Counted { signed: Signed { name: "a".to_owned(), counter }, digest });
+    }
+    for newer in [signed("a", 9), signed("a", 10), signed("b", 1)] {
+        assert_eq!(said(&asks, newer, &proven, &refused), None);
+    }
+    let older = said(&asks, signed("a", 8), &proven, &refused).unwrap();
+    assert!(older.contains("has the counter 8, and that of a sha256:000000000000 had 9;"), "{older}");
+    let bare = said(&asks, None, &proven, &refused).unwrap();
+    assert!(bare.contains("has no counter, and that of a sha256:000000000000 had 9;"), "{bare}");
+    for error in [older, bare] {
+        assert!(error.contains("a counter of at least 9") && error.contains("--allow-downgrade"), "{error}");
+    }
+    let unasked = config(|_| ());
+    let allowed = config(|config| (key(config), config.allow_downgrade = true).1);
+    let listed = config(|config| (key(config), config.trust.digests.push("sha256:new".to_owned())).1);
+    for config in [unasked, allowed, listed] {
+        assert_eq!(said(&config, signed("a", 8), &proven, &refused), None);
+        assert_eq!(said(&config, None, &proven, &refused), None);
+    }
+    refused.refuse(&format!("sha256:{:064}", 9), "it crashed".to_owned());
+    assert_eq!(said(&asks, signed("a", 7), &proven, &refused), None, "the one before may return");
+    assert!(said(&asks, signed("a", 6), &proven, &refused).unwrap().contains("had 7"));
+}
+
+#[test]
+fn a_component_that_calls_itself_otherwise_than_its_signature_is_refused_with_both_names() {
+    let new = descriptor("cloud", &["cloud"], &[]);
+    let signed = |name: &str| Some(Signed { name: name.to_owned(), counter: 1 });
+    assert!(signed_as(None, &new).is_ok() && signed_as(signed("cloud").as_ref(), &new).is_ok());
+    let error = signed_as(signed("other").as_ref(), &new).unwrap_err().to_string();
+    assert!(error.contains("it calls itself \"cloud\", and its signature is for \"other\""), "{error}");
 }
 
 fn descriptor(name: &str, schemes: &[&str], secrets: &[&str]) -> Descriptor {

@@ -155,6 +155,7 @@ impl Keeper {
     /// Takes a component through the gate that has none before it. `named`: how whoever led names load balancers.
     async fn admit_first(&mut self, unpacked: Unpacked, named: Option<String>) -> Result<Taken, NotAdmitted> {
         let digest = unpacked.digest.clone();
+        self.not_older(&unpacked)?;
         self.unless_served(&digest).await?;
         let is_last_good = unpacked.is_last_good;
         let taken = self.surroundings.admit(&self.config, unpacked, None, named.as_deref()).await?;

@@ -120,6 +120,7 @@ impl Keeper {
         if self.was_refused(&slot, &unpacked.digest).await {
             return Ok(true);
         }
+        self.not_older(&unpacked)?;
         // The new one is opened with what the files say now. Whoever it is compared with is to answer from the same, if it can do with that.
         Box::pin(self.configure()).await;
         // A new one stands in for the proven one, whoever serves now.

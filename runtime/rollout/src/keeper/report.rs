@@ -50,6 +50,9 @@ impl Keeper {
             self.tell(Severity::Warning, "ProviderFindsLess", text).await;
         }
         self.keep(&serving.digest).await;
+        if self.share.is_none() {
+            self.count(&serving).await;
+        }
     }
 
     /// Puts what passed the gate into the slot. Returns whether that is done: not where another one than `against`, which it was compared with,
@@ -188,6 +191,7 @@ impl Keeper {
             Transition::Proven => {
                 tracing::info!(source = self.source, "{serving} is proven");
                 self.keep(&serving.digest).await;
+                self.count(serving).await;
                 self.share(Judgement::Proven(serving.digest.clone())).await;
             }
             Transition::Returned { failed, refusal } => {
@@ -228,13 +232,17 @@ impl Keeper {
         }
     }
 
-    /// Writes down what was refused. Returns whether that worked.
+    /// Writes down what was refused, and what was proven. Returns whether that worked.
     pub(super) async fn remember(&mut self) -> bool {
         let Some(last_good) = &self.last_good else { return true };
         let written = last_good.remember(&self.remembered).await;
         if let Err(error) = &written {
             let error = format!("{error:#}");
-            tracing::warn!(source = self.source, error, "what was refused is not remembered; check --state-dir");
+            tracing::warn!(
+                source = self.source,
+                error,
+                "what was refused and what was proven is not remembered; check --state-dir"
+            );
         }
         written.is_ok()
     }

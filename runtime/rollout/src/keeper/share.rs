@@ -11,10 +11,10 @@ use tokio::time::Instant;
 use super::{Keeper, MAX_DELAY};
 use crate::compare::naming;
 use crate::component::Component;
-use crate::gate::{Rejected, Step};
-use crate::last_good::DIED;
-use crate::ledger::{Entry, Judgement, Peers, PeersError};
-use crate::release::Release;
+use crate::gate::{self, Rejected, Step, Unpacked};
+use crate::last_good::{DIED, Remembered};
+use crate::ledger::{Counted, Entry, Judgement, Peers, PeersError};
+use crate::release::{Release, Version};
 use crate::retry::delay;
 use crate::slot::{Refusals, Slot};
 use crate::source::Changes;
@@ -70,6 +70,11 @@ impl Share {
             () = peers.elected() => {}
             () = tokio::time::sleep_until(retry.unwrap_or_else(Instant::now)), if retry.is_some() => {}
         }
+    }
+
+    #[cfg(test)]
+    pub(super) const fn is_due(&self) -> bool {
+        self.retry.is_some()
     }
 
     fn tell(&mut self, judgement: Judgement) {
@@ -191,8 +196,21 @@ impl Keeper {
 
     /// Tells the others what they do not know yet, and hears what they have found out. What fails is told once, and tried again later.
     pub(super) async fn listen(&mut self) {
+        // Whoever leads has the last word on who is proven. The first component of a standby has none.
+        if self.peers().is_some_and(|peers| peers.leads())
+            && let Some(version) = self.slot().map(|slot| slot.last_good().version)
+        {
+            self.count(&version).await;
+        }
         let Some(share) = &mut self.share else { return };
+        let untold = self.remembered.counters.missing_in(&share.entry.counters);
+        untold.iter().for_each(|counted| share.tell(Judgement::Counted(counted.clone())));
         let trouble = share.listen(self.place.as_ref().map(|place| &place.slot)).await.err();
+        let is_new = self.remembered.counters.merge(&share.entry.counters);
+        if self.remembered.counters.missing_in(&share.entry.counters).iter().any(|lost| !untold.contains(lost)) {
+            // Somebody has cleared the ConfigMap, or made it anew: a new pod would take what is older.
+            share.retry = Some(Instant::now());
+        }
         let text = |trouble: &Option<PeersError>| trouble.as_ref().map(ToString::to_string);
         let before = text(&std::mem::replace(&mut share.trouble, trouble));
         let is_for_the_operator = share.trouble.as_ref().is_some_and(PeersError::is_for_the_operator);
@@ -208,6 +226,27 @@ impl Keeper {
                 }
             }
         }
+        if is_new {
+            self.remember().await;
+        }
+    }
+
+    /// The counter of a component that is proven keeps older ones out from now on.
+    pub(super) async fn count(&mut self, Version { digest, signed, .. }: &Version) {
+        let Some(signed) = signed.clone() else { return };
+        if self.remembered.counters.add(&Counted { signed, digest: digest.clone() }) {
+            self.remember().await;
+        }
+    }
+
+    /// As [`gate::not_older`], by what this replica and the others have proven.
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub(super) fn not_older(&self, new: &Unpacked) -> Result<(), Rejected> {
+        let Remembered { counters, refused, .. } = &self.remembered;
+        gate::not_older(&self.config, new, counters, refused)
     }
 
     /// Takes the word of the others before there is a slot. Returns how the one that leads names load balancers.

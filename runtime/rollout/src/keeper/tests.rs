@@ -5,6 +5,7 @@ mod configuration;
 mod fill;
 mod kept;
 mod peers;
+mod replay;
 
 use std::path::Path;
 

@@ -422,7 +422,7 @@ pub(crate) fn served(uid: &str) -> Service {
 
 pub(crate) fn release(component: Arc<Fake>) -> Release<Fake> {
     let digest = digest(&component.version);
-    let version = Version { name: "cloud".into(), version: component.version.clone(), digest };
+    let version = Version { name: "cloud".into(), version: component.version.clone(), digest, signed: None };
     Release { component, version: Arc::new(version) }
 }
 

@@ -7,7 +7,8 @@ fn at(text: &str) -> Timestamp {
 }
 
 fn version(version: &str, digit: &str) -> Version {
-    Version { name: "cloud".into(), version: version.into(), digest: format!("sha256:{}", digit.repeat(64)) }
+    let digest = format!("sha256:{}", digit.repeat(64));
+    Version { name: "cloud".into(), version: version.into(), digest, signed: None }
 }
 
 fn shown(statuses: &ProviderStatuses, source: &str, view: View) {

@@ -4,7 +4,11 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
+use super::key::ED25519_KEY;
 use super::*;
+
+mod cosign;
+mod statements;
 
 const COMPONENT: &[u8] = b"\0asm and so on";
 
@@ -13,13 +17,13 @@ fn digest(component: &[u8]) -> String {
 }
 
 /// Somebody who signs, and the public key as `openssl pkey -pubout` writes it.
-struct Signer {
+pub(crate) struct Signer {
     pair: Ed25519KeyPair,
     folder: TempDir,
 }
 
 impl Signer {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let signer = Self { pair: Ed25519KeyPair::generate().unwrap(), folder: tempfile::tempdir().unwrap() };
         let der = [&ED25519_KEY[..], signer.pair.public_key().as_ref()].concat();
         std::fs::write(signer.key(), pem("PUBLIC KEY", &der)).unwrap();
@@ -30,12 +34,18 @@ impl Signer {
         self.folder.path().join("key.pem")
     }
 
-    fn sign(&self, component: &[u8]) -> Vec<u8> {
+    pub(crate) fn sign(&self, component: &[u8]) -> Vec<u8> {
         self.pair.sign(component).as_ref().to_vec()
     }
 
-    fn trust(&self) -> Trust {
+    pub(crate) fn trust(&self) -> Trust {
         Trust { keys: vec![self.key()], digests: vec![] }
+    }
+
+    /// What lies beside a component of which it says this.
+    pub(crate) fn vouches(&self, component: &[u8], name: &str, counter: u64) -> Vec<u8> {
+        let text = Signed { name: name.to_owned(), counter }.statement(&digest(component));
+        [text.as_bytes(), &self.sign(text.as_bytes())].concat()
     }
 }
 
@@ -44,7 +54,11 @@ fn pem(what: &str, der: &[u8]) -> String {
 }
 
 fn admits(trust: &Trust, component: &[u8], signature: Option<&[u8]>) -> Result<(), String> {
-    trust.admits(component, &digest(component), signature).map_err(|error| format!("{error:#}"))
+    signed(trust, component, signature).map(drop)
+}
+
+fn signed(trust: &Trust, component: &[u8], beside: Option<&[u8]>) -> Result<Option<Signed>, String> {
+    trust.admits(component, &digest(component), beside).map_err(|error| format!("{error:#}"))
 }
 
 #[test]
@@ -100,12 +114,15 @@ fn what_is_no_signature_is_told_so_with_its_size_and_the_command_that_signs() {
         ("base64 of something else", STANDARD.encode(&good[..60]).into_bytes(), "it has 80 bytes, and"),
         ("free text", b"no signature at all".to_vec(), "it has 19 bytes, and"),
         ("an empty file", vec![], "it has 0 bytes, and"),
-        ("the beginning of a large file", vec![0; MAX_SIGNATURE], "it has 4096 bytes or more, and"),
+        ("the beginning of a large file", vec![0; MAX_SIGNATURE], "it has 32768 bytes or more, and"),
     ];
     for (what, signature, size) in wrong {
         let error = admits(&signer.trust(), COMPONENT, Some(&signature)).unwrap_err();
         assert!(error.contains("is no signature") && !error.contains("fits none"), "{what}: {error}");
-        assert!(error.contains(size) && error.contains("64 raw bytes nor their base64"), "{what}: {error}");
+        assert!(
+            error.contains(size) && error.contains("64 raw bytes nor DER nor the base64 of either"),
+            "{what}: {error}"
+        );
         assert!(error.contains("openssl pkeyutl -sign -rawin"), "{what}: {error}");
     }
 }
@@ -147,22 +164,23 @@ fn a_key_that_is_gone_admits_nothing_that_is_signed() {
 }
 
 #[test]
-fn a_file_that_holds_no_ed25519_key_is_named_at_start() {
+fn a_file_that_holds_no_key_of_a_known_kind_is_named_at_start() {
     let signer = Signer::new();
-    let elliptic = rcgen::KeyPair::generate().unwrap();
+    let other_curve = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap();
+    let private = rcgen::KeyPair::generate().unwrap();
     let short = [&ED25519_KEY[..], &[7; 31]].concat();
     let texts = [
         String::new(),
         "-----BEGIN PUBLIC KEY-----".to_owned(),
         STANDARD.encode(signer.pair.public_key().as_ref()),
         pem("PUBLIC KEY", &short),
-        elliptic.public_key_pem(),
-        elliptic.serialize_pem(),
+        other_curve.public_key_pem(),
+        private.serialize_pem(),
     ];
     for text in texts {
         std::fs::write(signer.key(), &text).unwrap();
         let error = format!("{:#}", signer.trust().check().unwrap_err());
-        assert!(error.contains("key.pem") && error.contains("no Ed25519 public key"), "{text}: {error}");
+        assert!(error.contains("key.pem") && error.contains("no Ed25519 or ECDSA P-256 public key"), "{text}: {error}");
         assert!(error.contains("openssl pkey"), "{error}");
     }
     let nowhere = Trust { keys: vec!["/nowhere/key.pem".into()], digests: vec![] };

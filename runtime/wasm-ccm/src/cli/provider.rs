@@ -31,7 +31,7 @@ pub(crate) struct ProviderArgs {
             "provider", "cloud_provider", "cloud_config", "setting", "limits", "limit", "wasi", "load_balancer_class", "endpoint", "allow_host",
             "allow_http", "allow_loopback", "allow_skip_verification", "proxy", "allow_env", "allow_file", "allow_annotation",
             "allow_shared_address", "credential", "credential_use", "allow_grant_change",
-            "provider_key", "provider_digest", "allow_provider_change",
+            "provider_key", "provider_digest", "allow_provider_change", "allow_downgrade",
         ]
     )]
     pub(crate) providers: Option<PathBuf>,
@@ -56,7 +56,7 @@ pub(crate) struct ComponentArgs {
     /// What a component that imports WASI gets; deny-all by default.
     #[arg(long, value_name = "WASI", value_parser = wasi())]
     pub(crate) wasi: Option<Wasi>,
-    /// A public key (Ed25519, PEM). The host accepts only components that one of the keys signed, and those of --provider-digest.
+    /// A public key (Ed25519 or ECDSA P-256, PEM). The host accepts only components that one of the keys signed, and those of --provider-digest.
     /// May be given several times.
     #[arg(long, value_name = "FILE")]
     pub(crate) provider_key: Vec<PathBuf>,
@@ -96,6 +96,9 @@ pub(crate) struct RecordArgs {
     /// objects depend on, or that finds less than the old one; and a first component that finds no existing object.
     #[arg(long, help_heading = "Provider")]
     pub(crate) allow_provider_change: bool,
+    /// Accept a signed component whose counter is lower than that of a component that was proven before, or whose signature has none.
+    #[arg(long, help_heading = "Provider")]
+    pub(crate) allow_downgrade: bool,
 }
 
 impl ComponentArgs {
@@ -144,6 +147,7 @@ impl RecordArgs {
     pub(crate) fn record(&self, source: String) -> Result<ProviderRecord> {
         Ok(ProviderRecord {
             allow_provider_change: self.allow_provider_change,
+            allow_downgrade: self.allow_downgrade,
             load_balancer_classes: self.load_balancer_class.clone(),
             ..self.config.configure(self.component.record(source)?)?
         })

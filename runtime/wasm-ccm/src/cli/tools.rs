@@ -85,6 +85,9 @@ pub(crate) struct InspectArgs {
     /// Output format.
     #[arg(long, short, value_enum, default_value = "text")]
     pub(crate) output: Output,
+    /// Print only the statement to sign, with this counter: each version needs a higher one than the version before.
+    #[arg(long, value_name = "COUNTER", conflicts_with = "output")]
+    pub(crate) statement: Option<u64>,
     /// The defaults of the limits, as for `run`.
     #[arg(long, value_name = "PRESET", value_parser = limit_preset())]
     pub(crate) limits: Option<LimitPreset>,

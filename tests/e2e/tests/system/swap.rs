@@ -6,6 +6,7 @@ mod load;
 mod peers;
 mod preview;
 mod probation;
+mod replay;
 mod routes;
 mod sources;
 mod tools;

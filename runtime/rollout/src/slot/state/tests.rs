@@ -6,7 +6,7 @@ use super::*;
 
 fn release(name: &str) -> Release<()> {
     let digest = format!("sha256:{}", name.repeat(64));
-    let version = Version { name: "cloud".into(), version: name.into(), digest };
+    let version = Version { name: "cloud".into(), version: name.into(), digest, signed: None };
     Release { component: Arc::new(()), version: Arc::new(version) }
 }
 

@@ -81,10 +81,11 @@ fn by_default_a_silent_connection_is_replaced_within_45_s() {
 #[test]
 fn booleans_are_written_as_in_go_and_never_take_the_next_word() {
     type Told = fn(&RunArgs) -> bool;
-    let flags: [(&str, Told, bool); 5] = [
+    let flags: [(&str, Told, bool); 6] = [
         ("trace-http", |args| args.trace_http, false),
         ("untaint-before-addresses", |args| args.untaint_before_addresses, false),
         ("allow-provider-change", |args| args.provider.record.allow_provider_change, false),
+        ("allow-downgrade", |args| args.provider.record.allow_downgrade, false),
         ("leader-elect", |args| args.leader.leader_elect, true),
         ("configure-cloud-routes", |args| args.route.configure_cloud_routes, true),
     ];

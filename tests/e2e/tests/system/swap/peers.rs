@@ -12,7 +12,7 @@ use crate::stage::{Actor, LIMIT, Stage};
 
 const SHARED: &str = "wasm-ccm-components";
 /// One that holds its Lease for as long as a test takes.
-const ELECTED: [&str; 2] = ["--leader-elect-lease-duration=10m", "--leader-elect-renew-deadline=5m"];
+pub(super) const ELECTED: [&str; 2] = ["--leader-elect-lease-duration=10m", "--leader-elect-renew-deadline=5m"];
 /// A probation that ends only by what a component does wrong.
 const LONG: [&str; 3] = ["--provider-poll=100ms", "--provider-settle=50ms", "--provider-probation=1h"];
 
@@ -31,7 +31,7 @@ pub(super) async fn forget_what_replicas_share(client: &Client) {
     maps.patch(SHARED, &PatchParams::default(), &none).await.unwrap();
 }
 
-async fn await_known(client: &Client, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+pub(super) async fn await_known(client: &Client, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
     let mut last = Value::Null;
     let waited = ccm_e2e::host::until(LIMIT, async || {
         last = known(client).await;

@@ -1,0 +1,227 @@
+//! Somebody who can write the source puts an older component back, which was signed as well.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::gate::Step;
+use crate::ledger::Entry;
+use crate::pipeline::NotAdmitted;
+use crate::release::Release;
+use crate::trust::tests::Signer;
+
+/// As the component of the tests calls itself.
+const NAME: &str = "cloudlycke";
+const LEASE: &str = "ccm";
+
+/// A source that somebody signs, and pods that read it.
+struct Place {
+    folder: TempDir,
+    signer: Signer,
+    server: Shared,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), signer: Signer::new(), server: Server::new(Some(BTreeMap::new())) }
+    }
+
+    fn source(&self) -> PathBuf {
+        self.folder.path().join("p.wasm")
+    }
+
+    /// The source holds this version, signed with this counter, or without one.
+    fn holds(&self, name: &str, counter: Option<u64>) {
+        let component = version(name);
+        let beside = match counter {
+            Some(counter) => self.signer.vouches(&component, NAME, counter),
+            None => self.signer.sign(&component),
+        };
+        std::fs::write(self.source(), component).unwrap();
+        std::fs::write(self.folder.path().join("p.wasm.sig"), beside).unwrap();
+    }
+
+    /// A pod with this state folder, which meets others or not.
+    async fn pod(&self, state: &str, meets: bool, change: impl FnOnce(&mut ProviderRecord)) -> Keeper {
+        let mut record = ProviderRecord {
+            source: self.source().display().to_string(),
+            trust: self.signer.trust(),
+            ..ProviderRecord::default()
+        };
+        change(&mut record);
+        let among = meets.then(|| (&self.server, settings(Some(LEASE))));
+        keeper_of(record, &self.folder.path().join(state), among).await
+    }
+
+    /// What a new pod of the others says of the source: the version that it takes, or why it takes none.
+    async fn new_pod(&self, change: impl FnOnce(&mut ProviderRecord)) -> Result<String, String> {
+        let state = format!("state-{}", fastrand::u64(..));
+        first(&mut self.pod(&state, true, change).await).await
+    }
+
+    /// The counters that the pods share.
+    fn shared(&self) -> Vec<u64> {
+        let data = self.server.lock().data.clone().unwrap();
+        let entries = data.values().map(|text| serde_json::from_str::<Entry>(text).unwrap());
+        let counters = entries.flat_map(|entry| entry.counters.missing_in(&crate::ledger::Counters::default()));
+        counters.map(|counted| counted.signed.counter).collect()
+    }
+}
+
+/// What it takes as its first component.
+async fn first(keeper: &mut Keeper) -> Result<String, String> {
+    match keeper.try_once(&mut Some(String::new())).await {
+        Ok(taken) => Ok(taken.release.version.version.clone()),
+        Err(error) => {
+            let rejected = NotAdmitted::into_rejected(error);
+            assert_eq!(rejected.step, Step::Trust, "{:#}", rejected.error);
+            Err(format!("{:#}", rejected.error))
+        }
+    }
+}
+
+/// The pod serves its first component.
+async fn serves(keeper: &mut Keeper) -> Slot<Provider> {
+    let slot = keeper.bootstrap().await.unwrap();
+    keeper.begun().await;
+    slot
+}
+
+async fn leads(keeper: &mut Keeper) {
+    let peers = keeper.peers().unwrap();
+    let tells = async {
+        peers.elected().await;
+        keeper.listen().await;
+    };
+    tokio::join!(peers.lead(), tells);
+}
+
+fn refuses(told: Result<String, String>, parts: &[&str]) {
+    let error = told.expect_err("it was taken");
+    for part in parts.iter().chain(&["--allow-downgrade"]) {
+        assert!(error.contains(part), "{error} does not say {part}");
+    }
+}
+
+#[tokio::test]
+async fn a_new_pod_refuses_what_is_older_than_the_component_of_the_leader() {
+    let place = Place::new();
+    place.holds("2", Some(2));
+    assert_eq!(place.new_pod(|_| ()).await.as_deref(), Ok("2"), "nobody remembers another one");
+    let mut leader = place.pod("leader", true, |_| ()).await;
+    serves(&mut leader).await;
+    assert_eq!(place.shared(), [0; 0], "a standby has proven nothing");
+    leads(&mut leader).await;
+    assert_eq!(place.shared(), [2]);
+
+    place.holds("1", Some(1));
+    refuses(place.new_pod(|_| ()).await, &["has the counter 1, and that of cloudlycke sha256:", "had 2;"]);
+    assert_eq!(place.new_pod(|record| record.allow_downgrade = true).await.as_deref(), Ok("1"));
+    assert_eq!(place.new_pod(|record| record.trust.keys.clear()).await.as_deref(), Ok("1"), "nobody asks");
+    place.holds("1", None);
+    refuses(place.new_pod(|_| ()).await, &["has no counter, and that of cloudlycke sha256:", "had 2;"]);
+    // Whoever signs may go back.
+    place.holds("1", Some(3));
+    assert_eq!(place.new_pod(|_| ()).await.as_deref(), Ok("1"));
+}
+
+#[tokio::test]
+async fn a_process_that_runs_refuses_what_is_older_and_takes_what_is_newer() {
+    let place = Place::new();
+    place.holds("2", Some(2));
+    let mut keeper = place.pod("state", true, |_| ()).await;
+    let slot = serves(&mut keeper).await;
+    leads(&mut keeper).await;
+    for counter in [Some(1), None] {
+        place.holds("1", counter);
+        keeper.look().await;
+        let view = slot.view();
+        assert_eq!((view.serving.version.as_str(), view.is_on_trial), ("2", false));
+    }
+    let page = keeper.surroundings.listeners.statuses.json();
+    assert!(page.contains(r#""step": "trust""#) && page.contains("has no counter"), "{page}");
+    place.holds("3", Some(3));
+    keeper.look().await;
+    assert_eq!((slot.view().serving.version.as_str(), slot.view().is_on_trial), ("3", true));
+    assert_eq!(place.shared(), [2], "it is not proven yet");
+    // The one before is still the last good one, and may return.
+    place.holds("2", Some(2));
+    keeper.look().await;
+    assert_eq!((slot.view().serving.version.as_str(), slot.view().is_on_trial), ("2", false));
+    place.holds("3", Some(3));
+    keeper.look().await;
+    slot.find(vec![Node { name: "n1".to_owned(), ..Node::default() }], Need::Existence).await.unwrap();
+    keeper.catch_up().await;
+    assert_eq!(place.shared(), [3, 2]);
+    place.holds("2", Some(2));
+    keeper.look().await;
+    assert_eq!(slot.view().serving.version, "3");
+}
+
+#[tokio::test]
+async fn the_state_folder_remembers_where_there_are_no_others() {
+    let place = Place::new();
+    place.holds("2", Some(2));
+    serves(&mut place.pod("state", false, |_| ()).await).await;
+    // Without the last good one, which would be taken.
+    let state = place.folder.path().join("state");
+    let kept = std::fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().path());
+    kept.filter(|path| path.extension().is_some_and(|ending| ending == "wasm")).for_each(|path| {
+        std::fs::remove_file(path).unwrap();
+    });
+    place.holds("1", Some(1));
+    refuses(first(&mut place.pod("state", false, |_| ()).await).await, &["has the counter 1", "had 2;"]);
+    assert_eq!(first(&mut place.pod("another", false, |_| ()).await).await.as_deref(), Ok("1"));
+}
+
+/// The last good component of a pod that was away is as old as any other.
+#[tokio::test]
+async fn a_last_good_component_that_is_older_than_what_others_have_proven_gives_way_to_the_source() {
+    let place = Place::new();
+    place.holds("1", Some(1));
+    serves(&mut place.pod("away", true, |_| ()).await).await;
+    place.holds("2", Some(2));
+    let mut leader = place.pod("leader", true, |_| ()).await;
+    serves(&mut leader).await;
+    leads(&mut leader).await;
+    assert_eq!(first(&mut place.pod("away", true, |_| ()).await).await.as_deref(), Ok("2"));
+}
+
+/// By whoever leads, and by a standby that has heard of them: the leader may be on its way out.
+#[tokio::test]
+async fn counters_that_somebody_cleared_are_told_again() {
+    let place = Place::new();
+    place.holds("2", Some(2));
+    let mut leader = place.pod("leader", true, |_| ()).await;
+    let slot = serves(&mut leader).await;
+    leads(&mut leader).await;
+    let mut standby = place.pod("standby", true, |_| ()).await;
+    serves(&mut standby).await;
+    for keeper in [&mut leader, &mut standby] {
+        place.server.lock().data = Some(BTreeMap::new());
+        // One look notices it, the next one tells.
+        keeper.listen().await;
+        assert!(keeper.share.as_ref().unwrap().is_due());
+        keeper.listen().await;
+        assert_eq!(place.shared(), [2]);
+        let written = place.server.lock().data.clone();
+        keeper.listen().await;
+        assert!(place.server.lock().data == written && !keeper.share.as_ref().unwrap().is_due(), "nothing is new");
+    }
+    let Release { version, .. } = slot.last_good();
+    assert_eq!(version.signed.as_ref().map(|signed| signed.counter), Some(2), "the page shows it");
+}
+
+#[tokio::test]
+async fn a_component_that_was_signed_under_another_name_does_not_serve() {
+    let place = Place::new();
+    place.holds("1", Some(1));
+    let beside = place.signer.vouches(&version("1"), "other", 1);
+    std::fs::write(place.folder.path().join("p.wasm.sig"), beside).unwrap();
+    let mut keeper = place.pod("state", true, |_| ()).await;
+    let rejected = keeper.try_once(&mut None).await.err().map(NotAdmitted::into_rejected).unwrap();
+    let error = format!("{:#}", rejected.error);
+    assert!(rejected.step == Step::Identity && error.contains("its signature is for \"other\""), "{error}");
+}
