@@ -119,6 +119,14 @@ impl Captured {
         self.changes.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// One in which all values have ended: none is used, all are still replaced in answers.
+    pub(crate) fn ended(&self) -> Self {
+        let ended = Self::default();
+        ended.copy(self);
+        ended.end_all();
+        ended
+    }
+
     /// The value, and which one it is.
     #[must_use]
     pub(crate) fn value(&self, name: &str) -> Option<(Secret, Generation)> {

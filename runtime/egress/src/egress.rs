@@ -6,6 +6,7 @@
 //!    captured credential out of the answer (`extract`), and hides secrets in what the provider sees.
 
 mod attempts;
+mod bodies;
 mod extract;
 mod open;
 mod places;

@@ -159,6 +159,9 @@ impl Surroundings {
         }
         let files = config.files(&descriptor).map_err(NotAdmitted::LocalFile)?;
         let carryover = self.carryover_of(config);
+        if before.is_none() {
+            carryover.tries(&digest);
+        }
         let opened = context::open(config, &descriptor, files, &carryover, &self.shared, before).await;
         let context = opened.map_err(rejected(Step::Grants))?;
         let (events, observer) = (Arc::clone(&self.listeners.events), Arc::clone(&self.listeners.observer));

@@ -28,12 +28,12 @@ pub(super) fn everything() -> UseGrants {
 }
 
 /// A component that declares these uses of its credentials at the endpoint `api`, with what the operator grants of them.
-fn open(cloud: &Cloud, credentials: Vec<(&str, Vec<Place>)>, granted: &[(&str, &[&str])]) -> Result<Egress, OpenError> {
+pub(super) fn open(cloud: &Cloud, credentials: Vec<(&str, Vec<Place>)>, granted: &[(&str, &[&str])]) -> Result<Egress, OpenError> {
     open_among(&ProcessSecrets::default(), cloud, credentials, granted)
 }
 
 /// The same in a process whose providers have these secrets.
-fn open_among(
+pub(super) fn open_among(
     secrets: &ProcessSecrets,
     cloud: &Cloud,
     credentials: Vec<(&str, Vec<Place>)>,
@@ -68,19 +68,19 @@ fn open_among(
     Egress::open(config, &descriptor, &Carryover::default(), None)
 }
 
-fn header(name: &str) -> Place {
+pub(super) fn header(name: &str) -> Place {
     Place::Header(name.to_owned())
 }
 
-fn secret(name: &str) -> Part {
+pub(super) fn secret(name: &str) -> Part {
     Part::Secret { credential: name.to_owned(), encoding: Encoding::Plain }
 }
 
-fn bytes(text: &str) -> Part {
+pub(super) fn bytes(text: &str) -> Part {
     Part::Bytes(text.as_bytes().to_vec())
 }
 
-fn capture(source: CaptureSource) -> Option<Capture> {
+pub(super) fn capture(source: CaptureSource) -> Option<Capture> {
     Some(Capture { credential: "session".to_owned(), source, expires: None, ttl: None })
 }
 
@@ -164,7 +164,9 @@ async fn what_the_component_sent_itself_becomes_no_credential() {
         open(&cloud, vec![("token", vec![header("authorization")]), ("session", vec![header("x-session")])], granted);
     let egress = egress.unwrap();
     let body = vec![bytes("AAAAAAAA"), bytes("t")];
-    let asked = Request { body, capture: capture(CaptureSource::JsonPointer("/id".to_owned())), ..post(Effect::Read) };
+    let headers = vec![("authorization".to_owned(), vec![secret("token")])];
+    let capture = capture(CaptureSource::JsonPointer("/id".to_owned()));
+    let asked = Request { headers, body, capture, ..post(Effect::Read) };
     let error = egress.send(asked, &call()).await.unwrap_err();
     assert!(error.message.contains("was in the request"), "{error}");
     assert!(!egress.available("session", &call()));
@@ -178,7 +180,9 @@ async fn what_one_cloud_gives_as_a_token_changes_no_request_of_another_provider(
     let credentials = || vec![("token", vec![header("authorization")]), ("session", vec![header("x-session")])];
     let granted: &[(&str, &[&str])] = &[("session", &["api:header:x-session", "api:capture-json:/id"])];
     let [one, other] = [(); 2].map(|()| open_among(&secrets, &cloud, credentials(), granted).unwrap());
-    let login = Request { capture: capture(CaptureSource::JsonPointer("/id".to_owned())), ..post(Effect::Read) };
+    let headers = vec![("authorization".to_owned(), vec![secret("token")])];
+    let capture = capture(CaptureSource::JsonPointer("/id".to_owned()));
+    let login = Request { headers, capture, ..post(Effect::Read) };
     one.send(login, &call()).await.unwrap();
     assert!(one.available("session", &call()));
     let asks = || Request { path: "/droplets/7".to_owned(), ..post(Effect::Read) };
