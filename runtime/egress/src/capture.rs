@@ -119,11 +119,17 @@ impl Captured {
         self.changes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One in which all values have ended: none is used, all are still replaced in answers.
+    /// One in which all values have ended: none is used, all are still replaced in answers. A login that was refused is not repeated any sooner.
     pub(crate) fn ended(&self) -> Self {
         let ended = Self::default();
         ended.copy(self);
-        ended.end_all();
+        for slot in ended.slots.lock().values() {
+            let mut state = slot.state.lock();
+            if let Some(value) = state.value.take() {
+                state.remember(value);
+            }
+            (state.login, state.failure) = (None, None);
+        }
         ended
     }
 

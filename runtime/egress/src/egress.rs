@@ -8,6 +8,7 @@
 mod attempts;
 mod bodies;
 mod extract;
+mod guesses;
 mod open;
 mod places;
 mod render;
@@ -16,7 +17,7 @@ mod settings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use aws_lc_rs::digest;
@@ -35,6 +36,7 @@ use crate::credentials::Credentials;
 use crate::effect::{self, DryRun};
 use crate::endpoints::{Endpoints, Target};
 use crate::error::{Refusal, TransportError, TransportReason};
+use crate::headers;
 use crate::http::{Effect, Method, Part, Request, Response};
 use crate::log::line;
 use crate::observe::{BudgetLeft, Exchange, ExchangeObserver, ExchangeOutcome};
@@ -67,6 +69,8 @@ pub struct Egress {
     operations: Mutex<BTreeSet<String>>,
     /// Endpoints whose breaker was open at the last look.
     open: Mutex<BTreeSet<String>>,
+    /// Requests into which the provider wrote a secret.
+    guesses: AtomicUsize,
 }
 
 impl Egress {
@@ -228,6 +232,7 @@ impl Egress {
             let why = format!("more than {most} requests in one call (limit call-requests)");
             return Err(TransportError::denied(why));
         }
+        self.check_trust()?;
         let target = self.endpoints.target(&request.endpoint)?;
         // Before anybody reads it.
         let most = self.limits().request_bytes;
@@ -244,6 +249,12 @@ impl Egress {
             let Request { endpoint, path, .. } = request;
             self.credentials.uses().check_capture(&capture.credential, endpoint, path, &capture.source)?;
         }
+        for (name, _) in &request.headers {
+            // Whatever else its name has in it.
+            let declared = self.credentials.uses().declares_header(&request.endpoint, name);
+            headers::check_request_header(name, b"", declared)?;
+        }
+        self.check_guesses(request)?;
         Ok(target)
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use ccm_cloud::{Descriptor, Leadership, Problem};
 use parking_lot::Mutex;
@@ -209,6 +210,7 @@ impl Egress {
             observer: config.observer,
             operations: Mutex::default(),
             open: Mutex::default(),
+            guesses: AtomicUsize::new(0),
         })
     }
 }
