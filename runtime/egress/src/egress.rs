@@ -243,12 +243,12 @@ impl Egress {
         }
         effect::check(request, call, self.dry_run.as_ref(), &*self.leadership)?;
         self.check_shape(request)?;
-        self.check_places(request, &target.base.url)?;
         if let Some(capture) = &request.capture {
             self.check_capture(&capture.credential)?;
             let Request { endpoint, path, .. } = request;
             self.credentials.uses().check_capture(&capture.credential, endpoint, path, &capture.source)?;
         }
+        self.check_places(request, &target.base.url)?;
         for (name, _) in &request.headers {
             // Whatever else its name has in it.
             let declared = self.credentials.uses().declares_header(&request.endpoint, name);
@@ -278,8 +278,9 @@ impl Egress {
             };
             let (now, _) = captured.look(&capture.credential, None);
             let seen = call.seen(&capture.credential).0.unwrap_or(now);
+            let (name, most) = (&capture.credential, self.limits().login_bytes);
             let (answer, generation) =
-                captured.login(&capture.credential, key(request), seen, request.share, call.proof, ask).await;
+                captured.login(name, key(request), seen, request.share, call.proof, most, ask).await;
             call.saw(&capture.credential, generation, answer.is_ok());
             return match answer {
                 Ok(answer) if !asked.into_inner() => self.handed_out(operation, answer, call).await,
