@@ -50,6 +50,8 @@ pub use settings::{NetworkLimits, NetworkSettings};
 
 /// Longest refusal, in bytes.
 const MAX_MESSAGE: usize = 1024;
+/// Longest name of an endpoint in one, in bytes.
+const MAX_NAME: usize = 64;
 
 /// The requests of one provider.
 pub struct Egress {
@@ -149,8 +151,10 @@ impl Egress {
     ///
     /// # Errors
     ///
-    /// The endpoint is not declared, or the operator does not allow the host.
+    /// The endpoint is not declared, the operator does not allow the host, or the provider wrote a secret into it.
     pub fn bind(&self, endpoint: &str, base_url: &str) -> Result<(), TransportError> {
+        self.check_trust()?;
+        self.check_guess(base_url.as_bytes(), || format!("the base URL of endpoint {:?}", line(endpoint, MAX_NAME)))?;
         self.endpoints.bind(endpoint, base_url)
     }
 

@@ -26,8 +26,17 @@ const CREDENTIAL_HEADERS: [&str; 17] = [
 ];
 
 /// Query values and form fields by which clouds know who asks, written together, beside those whose names look secret.
-const LOGINS: [&str; 9] =
-    ["assertion", "auth", "awsaccesskeyid", "clientassertion", "googleaccessid", "samlresponse", "sessionid", "sid", "tempurlsig"];
+const LOGINS: [&str; 9] = [
+    "assertion",
+    "auth",
+    "awsaccesskeyid",
+    "clientassertion",
+    "googleaccessid",
+    "samlresponse",
+    "sessionid",
+    "sid",
+    "tempurlsig",
+];
 /// Words that make any query value a login.
 const LOGIN_WORDS: [&str; 4] = ["sig", "signature", "ticket", "session"];
 /// Fields of logins that do not look secret.
@@ -100,7 +109,8 @@ mod tests {
 
     #[test]
     fn headers_for_credentials_are_told_from_those_that_a_cloud_stores() {
-        for name in ["Authorization", "X-Auth-Token", "x-api-key", "Private-Token", "apikey", "x_auth_token", "X-Token"] {
+        for name in ["Authorization", "X-Auth-Token", "x-api-key", "Private-Token", "apikey", "x_auth_token", "X-Token"]
+        {
             assert!(is_for_credentials(name) && is_login_header(name), "{name}");
         }
         for name in [
@@ -120,17 +130,30 @@ mod tests {
 
     #[test]
     fn logins_in_a_query_are_told_from_pages() {
-        for name in ["token", "api_token", "auth_key", "key", "ticket", "sig", "signature", "temp_url_sig", "X-Amz-Signature"] {
+        for name in
+            ["token", "api_token", "auth_key", "key", "ticket", "sig", "signature", "temp_url_sig", "X-Amz-Signature"]
+        {
             assert!(is_login_value(name), "{name}");
         }
-        for name in ["page_token", "nextToken", "pagetoken", "sort_key", "tag_key", "marker", "limit", "signed", "ClientToken"] {
+        for name in
+            ["page_token", "nextToken", "pagetoken", "sort_key", "tag_key", "marker", "limit", "signed", "ClientToken"]
+        {
             assert!(!is_login_value(name), "{name}");
         }
     }
 
     #[test]
     fn members_of_a_login_are_told_from_the_rest_of_it() {
-        for name in ["password", "token", "passcode", "secret", "apiKey", "refresh_token", "application_credential", "assertion"] {
+        for name in [
+            "password",
+            "token",
+            "passcode",
+            "secret",
+            "apiKey",
+            "refresh_token",
+            "application_credential",
+            "assertion",
+        ] {
             assert!(is_login_member(name), "{name}");
         }
         for name in ["auth", "identity", "methods", "user", "scope", "tenantName", "client_id", "token_type"] {

@@ -78,7 +78,8 @@ impl UseGrant {
 
     /// Whether the credential may stand at this place of a body: at a pointer of JSON, or in one that is none.
     pub(super) fn is_within(&self, endpoint: &str, path: &str, at: Option<&str>) -> bool {
-        matches!(&self.place, GrantedPlace::Body { pointer, .. } if pointer.as_deref() == at) && self.is_at(endpoint, path)
+        matches!(&self.place, GrantedPlace::Body { pointer, .. } if pointer.as_deref() == at)
+            && self.is_at(endpoint, path)
     }
 
     /// The grant of a place in a body.
@@ -158,11 +159,11 @@ impl FromStr for UseGrant {
             "body" | "body+answer" => path(rest)
                 .filter(Option::is_some)
                 .map(|path| (GrantedPlace::Body { pointer: None, answer: kind == "body+answer" }, path)),
-            "body-json" | "body-json+answer" => {
-                named(rest).filter(|(pointer, path)| pointer.starts_with('/') && path.is_some()).map(|(pointer, path)| {
+            "body-json" | "body-json+answer" => named(rest)
+                .filter(|(pointer, path)| pointer.starts_with('/') && path.is_some())
+                .map(|(pointer, path)| {
                     (GrantedPlace::Body { pointer: Some(pointer), answer: kind == "body-json+answer" }, path)
-                })
-            }
+                }),
             "signing" | "signing+any" => {
                 path(rest).map(|path| (GrantedPlace::Signing { any: kind == "signing+any" }, path))
             }
@@ -185,7 +186,8 @@ impl fmt::Display for UseGrant {
             GrantedPlace::Header(name) => write!(f, "{endpoint}:header:{name}")?,
             GrantedPlace::Query(name) => write!(f, "{endpoint}:query:{name}")?,
             GrantedPlace::Body { pointer, answer } => {
-                let (json, answer) = (if pointer.is_some() { "-json" } else { "" }, if *answer { "+answer" } else { "" });
+                let (json, answer) =
+                    (if pointer.is_some() { "-json" } else { "" }, if *answer { "+answer" } else { "" });
                 write!(f, "{endpoint}:body{json}{answer}")?;
                 pointer.as_ref().map_or(Ok(()), |pointer| write!(f, ":{pointer}"))?;
             }
@@ -211,7 +213,9 @@ pub fn needs_no_grant(uses: &[CredentialUse]) -> bool {
     let header = headers.next();
     let is_safe = header.is_none_or(|header| is_for_credentials(header));
     is_safe
-        && uses.iter().all(|used| used.endpoint == first.endpoint && matches!(used.place, Place::Header(_) | Place::Signing))
+        && uses
+            .iter()
+            .all(|used| used.endpoint == first.endpoint && matches!(used.place, Place::Header(_) | Place::Signing))
         && headers.all(|other| header.is_some_and(|header| header.eq_ignore_ascii_case(other)))
 }
 

@@ -104,7 +104,9 @@ impl Uses {
         if self.grants(name).iter().any(|grant| grant.is_within(endpoint, path, at)) {
             return Ok(());
         }
-        let place = at.map_or("in a body that is no JSON".to_owned(), |at| format!("at {:?} of a JSON body", line(at, MAX_SHOWN)));
+        let place = at.map_or("in a body that is no JSON".to_owned(), |at| {
+            format!("at {:?} of a JSON body", line(at, MAX_SHOWN))
+        });
         let flag = flag(name, &UseGrant::within(endpoint, path, at));
         Err(Refusal::Denied(format!(
             "credential {name:?} is not granted {place}: if that is where the cloud's logins have it, the operator gives {flag}"

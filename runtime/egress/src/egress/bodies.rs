@@ -61,7 +61,9 @@ pub(super) fn read(parts: &[Part], mark: &str) -> Result<Body, Unreadable> {
     match read {
         Ok(()) => Ok(Body::Json(reading.json)),
         // What the library says may have bytes of the body in it.
-        Err(error) if error.is_data() => Err(Unreadable(error.to_string().split(" at line ").next().unwrap_or_default().to_owned())),
+        Err(error) if error.is_data() => {
+            Err(Unreadable(error.to_string().split(" at line ").next().unwrap_or_default().to_owned()))
+        }
         Err(_) => Err(Unreadable("it is no JSON, although it has objects or lists".to_owned())),
     }
 }
@@ -77,7 +79,9 @@ pub(super) fn login_of_form(parts: &[Part], mark: &str) -> Option<String> {
     }
     let fields = text.split(['&', ';']).filter_map(|field| field.split_once('='));
     let mut named = fields.map(|(name, value)| (decoded(name), value));
-    named.find(|(name, value)| !value.is_empty() && !value.contains(mark) && is_login_member(name)).map(|(name, _)| shown(&name))
+    named
+        .find(|(name, value)| !value.is_empty() && !value.contains(mark) && is_login_member(name))
+        .map(|(name, _)| shown(&name))
 }
 
 fn decoded(name: &str) -> String {
@@ -185,7 +189,9 @@ impl<'de> Visitor<'de> for At<'_, '_> {
         let mut seen = HashSet::new();
         while let Some(name) = members.next_key::<String>()? {
             if name.contains(self.0.mark) {
-                return Err(A::Error::custom("a credential stands in the name of a member, which is no JSON for a login"));
+                return Err(A::Error::custom(
+                    "a credential stands in the name of a member, which is no JSON for a login",
+                ));
             }
             let is_login = is_login_member(&name);
             if !seen.insert(name.clone()) {
@@ -235,7 +241,11 @@ mod tests {
         ];
         for (text, credentials, login) in rows {
             let Ok(Body::Json(json)) = read(&parts(text), MARK) else { panic!("{text}") };
-            assert_eq!((json.credentials, json.login.as_deref()), (credentials.iter().map(|&at| at.to_owned()).collect(), login), "{text}");
+            assert_eq!(
+                (json.credentials, json.login.as_deref()),
+                (credentials.iter().map(|&at| at.to_owned()).collect(), login),
+                "{text}"
+            );
         }
     }
 

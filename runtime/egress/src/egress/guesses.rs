@@ -8,6 +8,7 @@ use super::Egress;
 use crate::error::TransportError;
 use crate::http::{Part, Request};
 use crate::log::line;
+use crate::process_secrets::Veil;
 
 /// So many requests with a secret, and no more are sent: each of them tells the component that it wrote one.
 const MOST: usize = 3;
@@ -29,33 +30,41 @@ impl Egress {
     /// request is looked at after it: so there are no more than [`MOST`].
     pub(super) fn check_guesses(&self, request: &Request) -> Result<(), TransportError> {
         let veil = self.secrets.veil();
-        let look = |bytes: &[u8], place: &dyn Fn() -> String| match veil.finds(bytes) {
-            Ok(None) => Ok(()),
-            Ok(Some(name)) => Err(self.guessed(name, &place())),
-            Err(error) => Err(TransportError::denied(error.to_string())),
-        };
-        look(request.path.as_bytes(), &|| "the path".to_owned())?;
+        self.look(&veil, request.path.as_bytes(), || "the path".to_owned())?;
         let named = [("query value", &request.query), ("header", &request.headers)];
         for (what, list) in named {
             for (name, _) in list {
-                look(name.as_bytes(), &|| format!("the name of a {what}"))?;
+                self.look(&veil, name.as_bytes(), || format!("the name of a {what}"))?;
             }
             for (name, parts) in list {
                 for bytes in written(parts) {
-                    look(&bytes, &|| format!("the {what} {:?}", line(name, MAX_SHOWN)))?;
+                    self.look(&veil, &bytes, || format!("the {what} {:?}", line(name, MAX_SHOWN)))?;
                 }
             }
         }
         for bytes in written(&request.body) {
-            look(&bytes, &|| "the body".to_owned())?;
+            self.look(&veil, &bytes, || "the body".to_owned())?;
         }
         Ok(())
+    }
+
+    /// The same for something else that requests will have in them.
+    pub(super) fn check_guess(&self, bytes: &[u8], place: impl FnOnce() -> String) -> Result<(), TransportError> {
+        self.look(&self.secrets.veil(), bytes, place)
+    }
+
+    fn look(&self, veil: &Veil, bytes: &[u8], place: impl FnOnce() -> String) -> Result<(), TransportError> {
+        match veil.finds(bytes) {
+            Ok(None) => Ok(()),
+            Ok(Some(name)) => Err(self.guessed(name, &place())),
+            Err(error) => Err(TransportError::denied(error.to_string())),
+        }
     }
 
     fn guessed(&self, credential: &str, place: &str) -> TransportError {
         let times = self.guesses.fetch_add(1, Ordering::SeqCst).saturating_add(1);
         let why = format!(
-            "the provider wrote the value of the credential {credential:?} itself into {place}, where only the host may put it: the request is not sent"
+            "the provider wrote the value of the credential {credential:?} itself into {place}: only the host may put it into a request, and this one is not sent"
         );
         tracing::error!(provider = self.provider, credential, place, times, most = MOST, "request refused: {why}");
         TransportError::denied(why)

@@ -91,13 +91,8 @@ impl Egress {
     }
 
     fn fill_in(&self, request: &Request, base: &Url, edition: u64) -> Result<Rendered, TransportError> {
-        let mut filling = Filling {
-            egress: self,
-            target: None,
-            used: Vec::new(),
-            carried: Vec::new(),
-            signatures: Vec::new(),
-        };
+        let mut filling =
+            Filling { egress: self, target: None, used: Vec::new(), carried: Vec::new(), signatures: Vec::new() };
         let query = filling.query(request)?;
         let url = paths::url(base, &request.path, query.as_ref().map(|query| query.as_str()))?;
         let target = url.query().map_or_else(|| url.path().to_owned(), |query| format!("{}?{query}", url.path()));

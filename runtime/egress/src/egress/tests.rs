@@ -434,7 +434,8 @@ async fn a_login_that_gives_nothing_to_capture_is_no_answer() {
     let sources = [CaptureSource::Header("x-subject".into()), CaptureSource::JsonPointer("/token/id".into())];
     for source in sources {
         let capture = Capture { credential: "session".to_owned(), source, expires: None, ttl: None };
-        let error = rig.send(Request { headers: token(), capture: Some(capture), ..post(Effect::Read) }).await.unwrap_err();
+        let error =
+            rig.send(Request { headers: token(), capture: Some(capture), ..post(Effect::Read) }).await.unwrap_err();
         assert_eq!((error.reason, error.maybe_sent), (TransportReason::Other, true), "{error}");
         assert!(error.message.starts_with("DO IT: 200 OK: it"), "{error}");
         assert_eq!(rig.cloud.take().len(), 1);

@@ -23,7 +23,8 @@ async fn a_proof_never_rests_on_what_another_call_was_told() {
         Reply::Late(50 * MS, Box::new(move || reply("200 OK", "", body)))
     };
     let rig = Rig::new(answer);
-    let ask = || Request { share: 600 * S, headers: token(), capture: session("/id"), ..request(Method::Get, Effect::Read) };
+    let ask =
+        || Request { share: 600 * S, headers: token(), capture: session("/id"), ..request(Method::Get, Effect::Read) };
     rig.send(ask()).await.unwrap();
     rig.send(ask()).await.unwrap();
     assert_eq!(rig.cloud.take().len(), 1, "who proves nothing is content with it");

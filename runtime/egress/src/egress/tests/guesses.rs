@@ -81,6 +81,20 @@ async fn a_secret_of_another_provider_is_refused_as_well() {
     assert_eq!(cloud.take(), []);
 }
 
+/// A base URL is in every request, and nobody looked at it.
+#[tokio::test]
+async fn a_base_url_into_which_a_component_writes_a_secret_is_refused() {
+    let rig = Rig::new(|_| ok("{}"));
+    rig.egress.credentials.value("token").unwrap();
+    for _ in 0..3 {
+        let error = rig.egress.bind("found", &format!("{}/{SECRET}", rig.cloud.url())).unwrap_err();
+        assert!(error.reason == TransportReason::Denied && error.message.contains("the base URL"), "{error}");
+        assert!(!error.message.contains(SECRET), "{error}");
+    }
+    let error = rig.egress.bind("found", &rig.cloud.url()).unwrap_err();
+    assert!(error.message.contains("sends no more requests"), "{error}");
+}
+
 /// A password such as `password` was replaced in every honest login.
 #[tokio::test]
 async fn a_secret_that_is_an_ordinary_word_changes_no_request_and_is_no_oracle() {

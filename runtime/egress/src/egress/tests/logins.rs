@@ -53,8 +53,10 @@ async fn a_credential_does_not_lend_itself_to_a_login_of_the_components_own() {
     let cloud = login_cloud();
     let credentials =
         || vec![("token", vec![header("authorization"), Place::Body]), ("session", vec![header("x-session")])];
-    let granted: &[(&str, &[&str])] =
-        &[("token", &["api:header:authorization", "api:body:/", "api:body-json:/auth/password:/"]), ("session", SESSION)];
+    let granted: &[(&str, &[&str])] = &[
+        ("token", &["api:header:authorization", "api:body:/", "api:body-json:/auth/password:/"]),
+        ("session", SESSION),
+    ];
     let egress = open(&cloud, credentials(), granted).unwrap();
     let beside = |body: Vec<Part>| {
         captures(Request { headers: named("authorization", vec![secret("token")]), body, ..post(Effect::Read) })
@@ -102,8 +104,7 @@ async fn a_credential_does_not_lend_itself_to_a_login_of_the_components_own() {
 #[tokio::test]
 async fn a_grant_of_a_body_of_json_names_the_member() {
     let cloud = login_cloud();
-    let credentials =
-        || vec![("token", vec![Place::Body]), ("session", vec![header("x-session")])];
+    let credentials = || vec![("token", vec![Place::Body]), ("session", vec![header("x-session")])];
     let body = vec![bytes(r#"{"a":[0,{"b/c":""#), secret("token"), bytes(r#""}]}"#)];
     let login = || captures(Request { body: body.clone(), ..post(Effect::Read) });
     let egress = open(&cloud, credentials(), &[("token", &["api:body:/"]), ("session", SESSION)]).unwrap();
@@ -178,7 +179,9 @@ async fn a_query_value_by_which_clouds_know_who_asks_stands_beside_no_credential
         assert_eq!((error.reason, error.maybe_sent), (TransportReason::Denied, false), "{name}: {error}");
     }
     assert_eq!(cloud.take(), []);
-    for name in ["page_token", "nextToken", "pageToken", "continuation-token", "marker", "sort_key", "tag_key", "ClientToken"] {
+    for name in
+        ["page_token", "nextToken", "pageToken", "continuation-token", "marker", "sort_key", "tag_key", "ClientToken"]
+    {
         assert!(egress.send(asks(name), &call()).await.is_ok(), "{name}");
     }
 }

@@ -28,7 +28,11 @@ pub(super) fn everything() -> UseGrants {
 }
 
 /// A component that declares these uses of its credentials at the endpoint `api`, with what the operator grants of them.
-pub(super) fn open(cloud: &Cloud, credentials: Vec<(&str, Vec<Place>)>, granted: &[(&str, &[&str])]) -> Result<Egress, OpenError> {
+pub(super) fn open(
+    cloud: &Cloud,
+    credentials: Vec<(&str, Vec<Place>)>,
+    granted: &[(&str, &[&str])],
+) -> Result<Egress, OpenError> {
     open_among(&ProcessSecrets::default(), cloud, credentials, granted)
 }
 
@@ -192,7 +196,11 @@ async fn what_one_cloud_gives_as_a_token_changes_no_request_of_another_provider(
         assert!(cloud.take().remove(0).line.starts_with("POST /droplets/7"));
     }
     let said = |egress: &Egress| egress.secrets().veil().text("droplets").into_owned();
-    assert_eq!([&one, &other].map(said), ["(credential session)", "droplets"], "its own provider's guests say it nowhere");
+    assert_eq!(
+        [&one, &other].map(said),
+        ["(credential session)", "droplets"],
+        "its own provider's guests say it nowhere"
+    );
     // What the operator gave is hidden from all.
     let said = |egress: &Egress| egress.secrets().veil().text(SECRET).into_owned();
     for egress in [&one, &other] {
