@@ -51,8 +51,11 @@ pub(super) fn read(parts: &[Part], mark: &str) -> Result<Body, Unreadable> {
     if begin.starts_with(b"<") {
         return Ok(Body::Other);
     }
-    // A form has none of these but encoded. What only looks like JSON is JSON to a cloud that reads it leniently.
-    if !text.iter().any(|byte| matches!(byte, b'{' | b'[')) {
+    // What only looks like JSON is JSON to a cloud that reads it leniently. A form has no braces but encoded, and begins with a name; names in
+    // it may have brackets.
+    let is_named = begin.first().is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    let is_json = |byte: &u8| *byte == b'{' || (*byte == b'[' && !is_named);
+    if !text.iter().any(is_json) {
         return Ok(if text.iter().all(u8::is_ascii_graphic) { Body::Form } else { Body::Other });
     }
     let mut reading = Reading { mark, path: Vec::new(), json: Json::default() };
@@ -76,6 +79,10 @@ pub(super) fn login_of_form(parts: &[Part], mark: &str) -> Option<String> {
             Part::Bytes(bytes) => text.push_str(&String::from_utf8_lossy(bytes)),
             Part::Secret { .. } | Part::Signature { .. } => text.push_str(mark),
         }
+    }
+    // In XML, `key=` is anything.
+    if text.trim_ascii_start().starts_with('<') {
+        return None;
     }
     let fields = text.split(['&', ';']).filter_map(|field| field.split_once('='));
     let mut named = fields.map(|(name, value)| (decoded(name), value));
@@ -258,6 +265,8 @@ mod tests {
             (r#"{"a":@}"#, "no JSON"),
             (r#"{"a":"@"}{"a":"x"}"#, "no JSON"),
             (r#"// {"#, "no JSON"),
+            (r#"a={"a":"@"}"#, "no JSON"),
+            (r#" ["@",]"#, "no JSON"),
             ("\u{feff}{\"a\":\"@\"}", "no JSON"),
             (r#"{"a":"x@"}"#, "beside it"),
             (r#"{"@":"x"}"#, "no JSON"),
@@ -274,10 +283,11 @@ mod tests {
             ("user=me&password=x&comment=@", Body::Form, Some("password")),
             ("a=@&refresh%5Ftoken=x", Body::Form, Some("refresh_token")),
             ("a=@&token=", Body::Form, None),
+            ("apiKey=@&param[0].name=x&signatureversion=3", Body::Form, None),
             ("@", Body::Form, None),
             ("", Body::Form, None),
             ("\"@\"", Body::Form, None),
-            ("<login>@</login>", Body::Other, None),
+            ("<login key=\"x\">@</login>", Body::Other, None),
             ("a = @", Body::Other, None),
         ];
         for (text, body, login) in rows {
