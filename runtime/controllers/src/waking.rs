@@ -1,5 +1,5 @@
-//! When a provider is called that is called for the cluster as a whole, and not for one object: changes that matter, gathered; a
-//! period; a cloud that answers again.
+//! Says when to call a provider about the whole cluster, as for routes: shortly after changes that matter, so that one call serves several of
+//! them; at regular intervals; and when its cloud answers again.
 //!
 //! What matters is the controller's own: of each object it keeps a mark, 8 bytes beside its key.
 
@@ -84,12 +84,12 @@ impl<K: Lookup<DynamicType = ()> + Clone + 'static> Watched<K> {
 
     /// Takes all as seen.
     pub(crate) fn saw_all(&mut self, mark: impl Fn(&K) -> u64) {
-        // UID and version, which these keys have and others have not, are no part of what makes two keys equal.
+        // These keys hold a UID and a resource version, other keys do not. Two keys are equal without them.
         self.marks = self.store.state().iter().map(|object| (ObjectRef::from_obj(&**object), mark(object))).collect();
     }
 }
 
-/// The same within this process for what is equal. A change that hit the same mark, one in 2^64, would wait for the period.
+/// Equal values have equal marks, within this process. If a changed value gets the old mark (one in 2^64), the change waits for the next period.
 pub(crate) fn mark(told: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     told.hash(&mut hasher);

@@ -28,7 +28,7 @@ pub use self::sources::{Environment, Found, resolve};
 use self::tree::{Kind, Node};
 pub use self::value::{ConfigFileError, FoundValue, MAX_CONFIG_FILE};
 use self::value::{ConfigValue, Position};
-use self::veil::Veil;
+use self::veil::FileVeil;
 use crate::secret::Secret;
 
 pub(crate) use self::keys::needs;
@@ -128,7 +128,7 @@ impl ConfigFile {
     }
 
     fn veiled(&self, declared: &BTreeMap<String, String>) -> (serde_json::Value, Vec<(String, Secret)>) {
-        let mut veil = Veil::new(declared);
+        let mut veil = FileVeil::new(declared);
         let json = match &self.0 {
             Content::Gcfg(entries) => entries.iter().map(|entry| entry.veiled(&mut veil)).collect(),
             Content::Tree(root) => root.veiled(&mut veil, &mut Vec::new(), None),
@@ -164,7 +164,7 @@ impl ConfigFile {
 pub(crate) fn json_for_guest(text: &str) -> Result<String, ConfigFileError> {
     let root = tree::json(text)?;
     let nothing = BTreeMap::new();
-    let mut veil = Veil::new(&nothing);
+    let mut veil = FileVeil::new(&nothing);
     let json = root.veiled(&mut veil, &mut Vec::new(), None);
     Ok(if veil.hidden.is_empty() { text.to_owned() } else { json.to_string() })
 }

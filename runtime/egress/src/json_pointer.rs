@@ -1,5 +1,5 @@
-//! One value of a JSON document by its pointer (RFC 6901). The others are looked at and not kept: a document that is read as a whole takes up
-//! to ninety times its size in memory.
+//! Finds one value of a JSON document by its pointer (RFC 6901). It parses the rest of the document and keeps nothing of it: as a tree, a
+//! document takes up to ninety times its size in memory.
 
 use std::fmt;
 
@@ -7,7 +7,8 @@ use serde::Deserialize as _;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The value as it is written; none where there is none, or where the document is no JSON. Of members of the same name, the last counts.
+/// The value as the document spells it. `None` if the document has no such value, or is no JSON. If an object has several members of one
+/// name, the last one counts.
 pub(crate) fn find<'a>(json: &'a [u8], pointer: &str) -> Option<&'a RawValue> {
     let tokens: Vec<String> = match pointer.split_once('/') {
         None if pointer.is_empty() => vec![],

@@ -25,7 +25,7 @@ mod tests {
 
     use super::*;
 
-    /// On one worker: it would never have been told.
+    /// There is one worker. If the long work kept it, the other task would never run, and never send.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn long_work_holds_nobody_up() {
         let mut tasks = JoinSet::new();

@@ -56,7 +56,7 @@ impl State {
     fn found(&self, bytes: &[u8]) -> Vec<(usize, usize)> {
         let mut found: Vec<(usize, usize)> = Vec::new();
         let Some(first) = bytes.get(..BEGINNING) else { return found };
-        // What the byte that leaves the window counts.
+        // The weight of the byte that leaves the window in the rolling hash.
         let leaving = (1..BEGINNING).fold(1_u64, |factor, _| factor.wrapping_mul(BASE));
         let mut hash = hashed(first);
         for start in 0..=bytes.len().saturating_sub(BEGINNING) {
@@ -120,7 +120,7 @@ impl Signed {
     }
 }
 
-/// In what forms requests carry signatures, and programs send those back.
+/// The forms in which requests carry a signature, and in which servers may send it back.
 fn forms(signature: &[u8]) -> Vec<Form> {
     let encoded = |encoding: Encoding| encoding.encode(signature).unwrap_or_default();
     let mapped = |form: &Form, map: fn(u8) -> Vec<u8>| Zeroizing::new(form.iter().copied().flat_map(map).collect());

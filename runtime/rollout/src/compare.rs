@@ -1,4 +1,5 @@
-//! Asks a new component and the one before the same questions about what exists. Whoever finds less is refused, before it serves.
+//! Asks a new component and the last good one the same questions about what exists. Whoever finds less is rejected, before it serves:
+//! it was never on trial, so that nobody remembers it as refused, and the other replicas compare for themselves.
 //!
 //! | question | about | a difference |
 //! |---|---|---|
@@ -6,18 +7,18 @@
 //! | `name` | Services whose record says that the provider has their load balancer | another name |
 //! | `name` | a Service that does not exist | another name |
 //! | `survey`, where both have it | the same | the load balancer is not found; an address is lost |
-//! | `routes.get-all`, where both have it and the host keeps routes | all Nodes | a route is lost, leads to another Node, or is in another state; one that is not there by the one before |
+//! | `routes.get-all`, where both have it and the host keeps routes | all Nodes | a route is lost, leads to another Node, or is in another state; one that is not there by the last good one |
 //! | `get`, `get-mark` | a few of these: all that a survey does not settle, or a sample where there is none | the same; another load balancer than `ensure` would have changed |
 //!
 //! All of these change nothing, neither in the cloud nor in the cluster, and a standby asks them like a leader. What the new one
-//! finds beyond the one before is no difference: that may be what it was made for. Only a route that it alone finds is one: the host would remove
+//! finds beyond the last good one is no difference: that may be what it was made for. Only a route that it alone finds is one: the host would remove
 //! it, or not make it.
 //!
 //! A difference counts when two looks in a row see it in the same object. Between them is a pause, in which the object may go and the
 //! cloud may change. Where no object lives that long, it counts when all that could be compared differs in both looks. There are
-//! more looks as long as something differs that does not count yet. A failure says nothing about the object: only where the one
-//! before answers twice and the new one fails twice, the new one is refused. If neither can tell anything, that is an outage,
-//! which passes: [`Unanswered`]. Where the one before alone gives no answer, the new one may be its repair, and is taken: so nobody waits
+//! more looks as long as something differs that does not count yet. A failure says nothing about the object: only where the last
+//! good one answers twice and the new one fails twice, the new one is rejected. If neither can tell anything, that is an outage,
+//! which passes: [`Unanswered`]. Where the last good one alone gives no answer, the new one may be its repair, and is taken: so nobody waits
 //! for each of its calls until that fails.
 //!
 //! The first component has no predecessor: [`confirm`] compares it with what the objects themselves say.
@@ -54,7 +55,7 @@ pub struct CompareLimits {
     pub services: usize,
     /// Most Services about which the cloud is asked one by one. Default 20.
     pub single_services: usize,
-    /// How long all of it may take. Default 3 min: longer than two calls of a component that gives no answer, each of which ends after 60 s
+    /// How long all of it may take. Default 3 min. At least three calls of a component that gives no answer, each of which ends after 60 s
     /// (limit `call-time`).
     pub time: Duration,
     /// From a difference to the second look at it: longer than providers share listings between calls. Default 5 s.
@@ -75,7 +76,7 @@ impl Default for CompareLimits {
 
 /// Nothing could be compared, since nobody answers. That may pass.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("it cannot be compared with the one before: {0}")]
+#[error("it cannot be compared with the last good one: {0}")]
 pub struct Unanswered(pub(crate) String);
 
 /// What both components have besides machines.

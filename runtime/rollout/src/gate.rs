@@ -1,19 +1,23 @@
-//! What a component passes, in this order, before it becomes a provider. Whatever it fails at, nothing of it stays.
+//! The single steps that a component must pass before it becomes a provider, and the answer of a step that it does not pass: [`Rejected`].
+//!
+//! The order of the steps is not here: `pipeline` goes through them for `run`, and [`preflight`](crate::preflight) for `check` and `push`. Both
+//! go as [`Step`] lists them. A rejected component was never put to use, and nothing of it stays. That is less than to be *refused*, which
+//! happens to a component on trial, and which all replicas remember: a rejected one may be tried again.
 
 use std::fmt;
 
 use anyhow::{Result, anyhow, ensure};
-use ccm_cloud::{Annotation, AnnotationGrant, Capability, Descriptor};
+use ccm_cloud::{Annotation, AnnotationGrant, Capability, Descriptor, Failure, Reaction};
 use ccm_sandbox::{CallError, Component, LoadError, Provider, Sandbox};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use crate::compare::{Unanswered, Unconfirmed};
 use crate::config::{ProviderConfig, Wasi};
-use crate::source::{Packed, SourceError};
+use crate::source::{FetchError, Packed};
 use crate::unpack::unpack;
 
-/// A step of the gate.
+/// A step of the gate, in their order; and the trial after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Step {
@@ -41,9 +45,9 @@ pub enum Step {
     Grants,
     /// It finds nothing wrong with its configuration, and the cloud takes the credentials.
     Check,
-    /// It finds what the one before finds; the first one, what the cluster's objects say that there is.
+    /// It finds what the last good one finds; the first one, what the cluster's objects say that there is.
     Compare,
-    /// It does what the one before did, or at least as much.
+    /// No step that a component goes through in the gate: this one was refused on trial, here or on another replica, and is not tried again.
     Probation,
 }
 
@@ -112,11 +116,20 @@ impl Rejected {
         let is_out_of_room = matches!(self.error.downcast_ref(), Some(LoadError::Describe(CallError::OutOfRoom(..))));
         self.step.may_pass_later() || is_out_of_room || self.error.is::<Unanswered>() || self.error.is::<NothingFound>()
     }
+
+    /// Whether it is rejected for want of an answer alone: it, or its cloud, has said neither yes nor no. A crash is an answer.
+    pub fn is_unanswered(&self) -> bool {
+        let reaction = self.error.downcast_ref::<Failure>().map(|failure| failure.reaction);
+        let call = self.error.downcast_ref::<CallError>();
+        self.error.is::<Unanswered>()
+            || matches!(reaction, Some(Reaction::Retry | Reaction::Throttled | Reaction::Pending))
+            || matches!(call, Some(CallError::OutOfTime(_) | CallError::OutOfRoom(..)))
+    }
 }
 
-impl From<SourceError> for Rejected {
-    fn from(error: SourceError) -> Self {
-        let step = if matches!(error, SourceError::TooLarge { .. }) { Step::Size } else { Step::Source };
+impl From<FetchError> for Rejected {
+    fn from(error: FetchError) -> Self {
+        let step = if matches!(error, FetchError::TooLarge { .. }) { Step::Size } else { Step::Source };
         Self::at(step, error.into())
     }
 }
@@ -237,7 +250,7 @@ fn is_exported(exports: &[String], interface: &str) -> bool {
     exports.iter().any(|name| name.split(['/', '@']).nth(1) == Some(interface))
 }
 
-/// Whether a component is the one that the operator asked for, and can stand in for the one before.
+/// Whether a component is the one that the operator asked for, and can stand in for the last good one.
 ///
 /// # Errors
 ///
@@ -344,7 +357,7 @@ pub fn offers(
     }
 }
 
-/// An interface that the one before has, the new one has not, and an object needs.
+/// An interface that the last good one has, the new one has not, and an object needs.
 fn missed(
     before: &Before<'_>,
     has: impl Fn(Capability, &str) -> bool,

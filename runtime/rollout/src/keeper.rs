@@ -8,8 +8,8 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | `bootstrap` | finds the first component |
-//! | `poll` | looks at the source, and takes what it holds through the gate |
+//! | `bootstrap` | finds the first component: the last good one of the state folder, else that of the source |
+//! | `poll` | looks at the source from then on, and takes what it holds through the gate |
 //! | `configuration` | looks at the files of the configuration, and takes what they hold through the gate |
 //! | `share` | tells other replicas, and takes their word |
 //! | `report` | tells what becomes of components: Events, log, metrics, page, state folder |
@@ -100,8 +100,8 @@ pub(crate) struct Keeper {
     remembered: Remembered,
     /// None before there is a first component.
     place: Option<Place>,
-    /// What is put into the state folder when it is proven.
-    candidate: Option<Candidate>,
+    /// What is put into the state folder when it is proven: the one on trial, and in the moment of an exchange the one before that.
+    candidates: Vec<Candidate>,
     /// What the source held when it was judged last, for good.
     judged: Option<[u8; 32]>,
     /// What was told of the source last.
@@ -160,7 +160,7 @@ impl Keeper {
             share,
             remembered,
             place: None,
-            candidate: None,
+            candidates: vec![],
             judged: None,
             told: None,
             uid: None,

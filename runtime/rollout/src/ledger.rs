@@ -5,7 +5,7 @@
 //! | [`Entry`] | what is known, and how a judgement changes it |
 //! | [`Peers`] | the ConfigMap that holds the entries, and the Lease that says whether another replica serves |
 //!
-//! What follows from an entry is for the [`standing`](crate::slot::standing) of a slot to say, and before there is a slot for the
+//! What follows from an entry is for the [state](crate::slot::state) of a slot to say, and before there is a slot for the
 //! bootstrap of the keeper.
 
 pub(crate) mod peers;

@@ -1,20 +1,22 @@
 //! Components over time: where they come from, which of them are taken, and which one serves.
 //!
 //! ```text
-//! source ──▶ gate ──▶ slot, on probation ──▶ proven, kept
-//!             │
-//!             └ unpack, trust, compile, describe, identity, grants (context), check, compare
+//! source ──▶ gate ──▶ slot, on probation ──▶ proven, kept in the state folder
+//!             │                └ refused: the last good one serves again, and all replicas know it
+//!             └ unpack, trust, compile, describe, identity, grants (context), check, compare; who does not pass one is rejected
 //! ```
+//!
+//! A process begins with what the state folder holds, if that passes the gate, and else with the source. Its first component has no probation.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`config`] | what the operator says of a provider: its source, grants, limits |
 //! | [`source`] | files, folders and ConfigMaps, and how their changes are noticed |
-//! | [`gate`] | the steps that a component must pass, and where it was rejected |
-//! | [`compare`](mod@compare) | what a new component and the one before find of what exists |
+//! | [`gate`] | the single steps that a component must pass, and where it was rejected |
+//! | [`compare`](mod@compare) | what a new component and the last good one find of what exists |
 //! | [`preview`](mod@preview) | the same by hand, for `check --against` |
-//! | [`preflight`] | the gate for `check` and `push`, which put nothing to use |
-//! | `pipeline` | the gate for `run`, from the unpacked bytes to a provider that can serve |
+//! | [`preflight`] | the gate for `check` and `push`, which put nothing to use: the same order without `compare` |
+//! | `pipeline` | the gate for `run`: all steps in their order, to a provider that can serve |
 //! | `release` | a component that passed the gate: its code, name, version and digest |
 //! | `slot` | which component serves, which one is on trial and which one returns; the controllers call through it |
 //! | `keeper` | one provider: follows its source, takes what that holds through the gate into the slot, and tells what becomes of it |

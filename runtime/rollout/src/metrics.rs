@@ -105,7 +105,7 @@ impl ProviderMetrics {
         registry.register("ccm_provider_info", "1 for the component that serves", metrics.info.clone());
         registry.register(
             "ccm_provider_generation",
-            "Number that grows with every exchange of the component, rollbacks included",
+            "Number that grows with every exchange of the component or of its configuration, rollbacks included",
             metrics.generation.clone(),
         );
         registry.register(

@@ -48,11 +48,11 @@ impl Offering for (ProviderSlot, Vec<String>) {
     }
 }
 
-/// Providers by their places among all that are configured: a place is the same whoever else has the interface.
-pub type Places<P> = BTreeMap<usize, P>;
+/// Those that offer an interface, by their places among all that are configured: a place is the same whoever else has the interface.
+pub type Offerers<P> = BTreeMap<usize, P>;
 
 /// Calls `change` with the providers that have the interface, at once and whenever these are others. Never ends.
-pub async fn follow<P: Offering + Clone>(providers: &[P], capability: Capability, mut change: impl FnMut(Places<P>)) {
+pub async fn follow<P: Offering + Clone>(providers: &[P], capability: Capability, mut change: impl FnMut(Offerers<P>)) {
     let mut changes: Vec<_> = providers.iter().flat_map(Offering::changes).collect();
     let mut told = None;
     loop {
@@ -80,7 +80,7 @@ pub async fn run<P, W>(
     providers: Vec<P>,
     capability: Capability,
     stop: CancellationToken,
-    start: impl Fn(Places<P>, CancellationToken) -> W,
+    start: impl Fn(Offerers<P>, CancellationToken) -> W,
 ) -> Result<(), GivenUp>
 where
     P: Offering + Clone,
@@ -204,7 +204,7 @@ mod tests {
         fn controllers(
             &self,
             runs: usize,
-        ) -> impl Fn(Places<Fake>, CancellationToken) -> BoxFuture<'static, Result<(), GivenUp>> + use<> {
+        ) -> impl Fn(Offerers<Fake>, CancellationToken) -> BoxFuture<'static, Result<(), GivenUp>> + use<> {
             let notes = self.clone();
             move |able, stop| {
                 let notes = notes.clone();
@@ -287,7 +287,7 @@ mod tests {
     async fn only_an_exchange_that_brings_the_interface_or_takes_it_along_begins_anew() {
         let providers = [Fake::new("one", true), Fake::new("two", false)];
         let seen = Mutex::new(vec![]);
-        let note = |able: Places<Fake>| {
+        let note = |able: Offerers<Fake>| {
             let names: Vec<_> = able.iter().map(|(place, provider)| format!("{place} {}", provider.name)).collect();
             seen.lock().push(names.join("+"));
         };

@@ -1,6 +1,17 @@
-//! From a provider's record to a provider that runs.
+//! The gate for `run`: from what the source holds to a provider that can serve, and from another configuration to the same.
+//!
+//! | step | what is done |
+//! |---|---|
+//! | source, size, container, trust | before this module: [`gate::unpacked`] |
+//! | parse, imports, compile, exports, describe | [`gate::load`] |
+//! | identity | [`gate::identity`], and no other provider of the process has its name or its provider IDs |
+//! | grants | [`gate::annotations`]; its context is opened with the files, endpoints and credentials that are granted |
+//! | check | it judges its configuration, with the cloud, and says what it offers; then identity once more, for what it offers |
+//! | compare | with the last good one: [`compare`](fn@compare); the first component: names, and [`confirm`] |
+//!
+//! [`Surroundings::admit`] goes through these for a component, `configure` through the last three for the same component with other files.
 
-mod configure;
+pub(crate) mod configure;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -68,7 +79,7 @@ pub(crate) struct Taken {
     pub(crate) look: Option<LookAgain>,
     /// What the first component does not find of what the cluster's objects say that there is; none where nothing is missing.
     pub(crate) missed: Option<Report>,
-    /// It was opened with another configuration than the one before has.
+    /// It was opened with another configuration than the last good one has.
     pub(crate) is_apart: bool,
     /// How long the compiler took.
     pub(crate) compiling: Duration,
@@ -119,7 +130,7 @@ impl Surroundings {
         Arc::clone(self.carryovers.lock().entry(config.label()).or_default())
     }
 
-    /// The whole gate. Nothing of a component that is refused stays, except what the last good one was allowed: another one that is tried
+    /// The whole gate. Nothing of a component that is rejected stays, except what the last good one was allowed: another one that is tried
     /// in its place, while it waits for its cloud, gets no more. The one `before` is not touched. `named`: how whoever led last
     /// names load balancers, for a component that has none before it.
     ///
@@ -202,7 +213,7 @@ impl Surroundings {
             }
         });
         let missed = compared.await.map_err(rejected(Step::Compare))?;
-        // Not before: a component that is refused pins nothing.
+        // Not before: a component that is rejected pins nothing.
         if let Some(egress) = provider.egress() {
             egress.pin_uses(&carryover);
         }
@@ -242,7 +253,7 @@ impl Surroundings {
         Ok(Some(report).filter(|report| !report.differences.is_empty()))
     }
 
-    /// Refuses a component that finds less than the one before.
+    /// Refuses a component that finds less than the last good one.
     async fn compare(&self, config: &ProviderConfig, before: &Provider, new: &Provider) -> Result<()> {
         let Some(inventory) = self.compared(config) else { return Ok(()) };
         let both = Extent::of(|interface| [before, new].iter().all(|one| one.has(interface)));
@@ -250,10 +261,10 @@ impl Surroundings {
         let extent = report.extent();
         ensure!(
             report.differences.is_empty(),
-            "it finds less than the one before, or something else: {}; {WAY_OUT}",
+            "it finds less than the last good one, or something else: {}; {WAY_OUT}",
             report.summary()
         );
-        tracing::info!(source = %config.source, extent, "provider compared with the one before");
+        tracing::info!(source = %config.source, extent, "provider compared with the last good one");
         Ok(())
     }
 

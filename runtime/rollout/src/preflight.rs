@@ -1,4 +1,7 @@
-//! The gate for a component that nobody runs yet: `check` and `push` judge with the code of `run`.
+//! The gate for a component that nobody runs yet: `check` and `push` judge with the steps of `run`, in the same order.
+//!
+//! [`component`] goes as far as nothing but the component is needed: from `source` to `identity`. [`configured`] goes on with `grants` and `check`.
+//! There is no `compare`: [`preview`](mod@crate::preview) does that.
 
 use std::sync::Arc;
 

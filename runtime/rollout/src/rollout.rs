@@ -51,7 +51,7 @@ pub struct RolloutParts {
     pub depends: Box<dyn Fn(Capability) -> Option<String> + Send + Sync>,
     /// Which components are on trial, in the state folder; to be told when the process [ends in order](Trials::end_in_order).
     pub trials: Trials,
-    /// What exists in the cluster, about which a new component and the one before are asked.
+    /// What exists in the cluster, about which a new component and the last good one are asked.
     pub inventory: Box<dyn Inventory>,
 }
 

@@ -38,7 +38,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// What a component says of a target otherwise than the one before, where the host would act on it.
+/// What a component says of a target otherwise than the last good one, where the host would act on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Differs {
     /// It does not find the route.

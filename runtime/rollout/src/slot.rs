@@ -4,7 +4,7 @@
 //! |---|---|
 //! | a piece of work is done by one component | whoever works takes a [`Handle`] once, which holds the component of that moment |
 //! | the old component is freed when its last call ends | nobody else holds it, once the new one is proven |
-//! | a new component that is broken goes | it is on trial against the proven one, see [`ProbationSettings`] and [`standing`] |
+//! | a new component that is broken goes | it is on trial against the proven one, see [`ProbationSettings`] and [`state`] |
 //! | nothing is deleted or made a second time on its word alone | the proven one is asked before and afterwards, see [`balancers`] and [`routes`] |
 //! | nobody is told twice, or of what is not so | every change of the one state is told once and in order: [`News`] |
 
@@ -13,7 +13,7 @@ mod handle;
 mod probation;
 pub(crate) mod refusals;
 mod routes;
-pub(crate) mod standing;
+pub(crate) mod state;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -38,7 +38,7 @@ pub(crate) use refusals::{Refusal, Refusals};
 use crate::component::Component;
 use crate::release::{Release, Version};
 use probation::{Probation, Progress};
-use standing::{Event, Reconfigured, SlotState, Transition};
+use state::{Event, Reconfigured, SlotState, Transition};
 
 /// How the components of a slot stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub struct View {
     pub proven: Arc<Version>,
     /// Whether the one that serves is on trial.
     pub is_on_trial: bool,
-    /// Grows whenever another component serves, from 1 on.
+    /// Grows whenever another component serves, or those that stand so have another configuration, from 1 on.
     pub generation: u64,
     /// Since when it is so.
     pub since: Timestamp,
@@ -78,17 +78,17 @@ struct Serving<C> {
 }
 
 struct State<C> {
-    standing: SlotState<C>,
+    components: SlotState<C>,
     serving: Arc<Serving<C>>,
 }
 
 impl<C> State<C> {
     fn view(&self) -> View {
         View {
-            serving: Arc::clone(&self.standing.serving().version),
-            proven: Arc::clone(&self.standing.proven().version),
-            is_on_trial: self.standing.is_on_trial(),
-            generation: self.standing.generation(),
+            serving: Arc::clone(&self.components.serving().version),
+            proven: Arc::clone(&self.components.proven().version),
+            is_on_trial: self.components.is_on_trial(),
+            generation: self.components.generation(),
             since: self.serving.since.1,
         }
     }
@@ -139,9 +139,9 @@ impl<C: Component> Slot<C> {
         settings: ProbationSettings,
     ) -> (Self, mpsc::UnboundedReceiver<News>) {
         let (news, told) = mpsc::unbounded_channel();
-        let standing = SlotState::new(first, refused);
-        let serving = Self::serving_of(&standing, settings, None);
-        let state = Mutex::new(State { standing, serving });
+        let components = SlotState::new(first, refused);
+        let serving = Self::serving_of(&components, settings, None);
+        let state = Mutex::new(State { components, serving });
         let (generation, doubts) = (watch::Sender::new(1), watch::Sender::new(0));
         let (recovered, offers) = (watch::Sender::new(0), watch::Sender::new(0));
         (Self(Arc::new(Shared { state, settings, generation, doubts, recovered, offers, news })), told)
@@ -149,17 +149,17 @@ impl<C: Component> Slot<C> {
 
     /// `refused`: of the same component with another configuration, so that work which began with that ends with this.
     fn serving_of(
-        standing: &SlotState<C>,
+        components: &SlotState<C>,
         settings: ProbationSettings,
         refused: Option<&Serving<C>>,
     ) -> Arc<Serving<C>> {
-        let release = standing.serving().clone();
-        let witness = standing.is_on_trial().then(|| Arc::clone(&standing.proven().component));
+        let release = components.serving().clone();
+        let witness = components.is_on_trial().then(|| Arc::clone(&components.proven().component));
         let probation =
-            witness.map(|witness| Probation::begin(settings, witness, &*release.component, standing.is_apart()));
+            witness.map(|witness| Probation::begin(settings, witness, &*release.component, components.is_apart()));
         Arc::new(Serving {
             release,
-            generation: standing.generation(),
+            generation: components.generation(),
             probation,
             since: (Instant::now(), Timestamp::now()),
             called: AtomicBool::new(false),
@@ -188,7 +188,7 @@ impl<C: Component> Slot<C> {
 
     /// The same, with its version.
     pub(crate) fn last_good(&self) -> Release<C> {
-        self.0.state.lock().standing.proven().clone()
+        self.0.state.lock().components.proven().clone()
     }
 
     /// How the components stand.
@@ -200,10 +200,10 @@ impl<C: Component> Slot<C> {
     /// What was refused after it had served.
     #[must_use]
     pub(crate) fn refused(&self) -> Refusals {
-        self.0.state.lock().standing.refused().clone()
+        self.0.state.lock().components.refused().clone()
     }
 
-    /// Grows whenever another component serves, from 1 on.
+    /// Grows whenever another component serves, or those that stand so have another configuration, from 1 on.
     #[must_use]
     pub fn generations(&self) -> watch::Receiver<u64> {
         self.0.generation.subscribe()
@@ -255,16 +255,14 @@ impl<C: Component> Slot<C> {
         }
     }
 
-    /// Whoever has answered well and often enough is proven when its time is over, though nobody asks it anything then. Never ends.
+    /// A trial whose time is over ends, though nobody asks its component anything then. Never ends.
     async fn end_trials(&self) {
         loop {
             let serving = Arc::clone(&self.0.state.lock().serving);
             let Some(probation) = &serving.probation else { break };
-            let mut wait = probation.time_left();
-            if wait.is_zero() {
-                self.decide(&serving);
-                wait = self.0.settings.time.max(Duration::from_secs(1));
-            }
+            self.decide(&serving);
+            let left = Some(probation.time_left()).filter(|left| !left.is_zero());
+            let wait = left.unwrap_or_else(|| self.0.settings.time.max(Duration::from_secs(1)));
             drop(serving);
             tokio::time::sleep(wait).await;
         }
@@ -285,7 +283,7 @@ impl<C: Component> Slot<C> {
     }
 
     /// Puts a component that passed the gate into the slot, on trial; the proven one returns to its place at once. Calls that have
-    /// begun end on the one before. Returns how long others had to wait for it; none when nothing changes.
+    /// begun end on the component that they began on. Returns how long others had to wait for it; none when nothing changes.
     pub(crate) fn put(&self, release: Release<C>) -> Option<Duration> {
         self.apply(Event::Taken(release))
     }
@@ -303,13 +301,13 @@ impl<C: Component> Slot<C> {
 
     /// Who stands how, to be given another configuration.
     pub(crate) fn stands(&self) -> Stands<C> {
-        let standing = &self.0.state.lock().standing;
-        let trial = standing.is_on_trial().then(|| standing.serving().clone());
-        let (proven, generation) = (standing.proven().clone(), standing.generation());
-        Stands { proven, trial, is_apart: standing.is_apart(), generation }
+        let components = &self.0.state.lock().components;
+        let trial = components.is_on_trial().then(|| components.serving().clone());
+        let (proven, generation) = (components.proven().clone(), components.generation());
+        Stands { proven, trial, is_apart: components.is_apart(), generation }
     }
 
-    /// Gives those who stand so since `generation` another configuration that passed the gate; calls that have begun end with the one before.
+    /// Gives those who stand so since `generation` another configuration that passed the gate; calls that have begun end with the old one.
     /// Returns how long others had to wait for it; none when somebody else serves meanwhile.
     pub(crate) fn configure(&self, generation: u64, with: Reconfigured<C>) -> Option<Duration> {
         self.apply(Event::Configured(generation, with))
@@ -329,12 +327,12 @@ impl<C: Component> Slot<C> {
     fn apply(&self, event: Event<C>) -> Option<Duration> {
         let begun = Instant::now();
         let mut state = self.0.state.lock();
-        let (generation, doubts) = (state.standing.generation(), state.standing.doubts());
-        let transition = state.standing.apply(event);
-        let (now, doubts_now) = (state.standing.generation(), state.standing.doubts());
+        let (generation, doubts) = (state.components.generation(), state.components.doubts());
+        let transition = state.components.apply(event);
+        let (now, doubts_now) = (state.components.generation(), state.components.doubts());
         if let Some(Transition::Returned { .. } | Transition::Withdrawn { .. }) = transition {
             // What it knew of the cloud is older than what the other one did there.
-            state.standing.proven().component.forget();
+            state.components.proven().component.forget();
             state.serving.refused.send_replace(true);
         }
         // One that is contested goes on, and so does a trial.
@@ -342,7 +340,7 @@ impl<C: Component> Slot<C> {
             None | Some(Transition::Contested { .. }) => None,
             Some(_) => {
                 let same = Some(&*state.serving).filter(|_| matches!(transition, Some(Transition::Configured)));
-                let next = Self::serving_of(&state.standing, self.0.settings, same);
+                let next = Self::serving_of(&state.components, self.0.settings, same);
                 Some(std::mem::replace(&mut state.serving, next))
             }
         };
@@ -384,6 +382,7 @@ impl<C: Component> Slot<C> {
             Progress::Open => return,
             Progress::Passed => Event::Passed(serving.generation),
             Progress::Failed(why) => Event::Failed(serving.generation, why),
+            Progress::Undecided(why) => Event::Undecided(serving.generation, why),
         };
         self.apply(event);
     }
@@ -395,10 +394,10 @@ impl<C: Component> LoadBalancerSource for Slot<C> {
     }
 
     fn is_refused(&self, component: &str) -> bool {
-        self.0.state.lock().standing.is_taken_back(component)
+        self.0.state.lock().components.is_taken_back(component)
     }
 
     fn is_on_trial(&self) -> bool {
-        self.0.state.lock().standing.is_on_trial()
+        self.0.state.lock().components.is_on_trial()
     }
 }

@@ -42,7 +42,7 @@ pub enum Source {
 
 /// Why a source gave no component.
 #[derive(Debug, thiserror::Error)]
-pub enum SourceError {
+pub enum FetchError {
     /// The path cannot be read.
     #[error("cannot read {}: {error}; check the path and who may read it", part(.file))]
     Unreadable {
@@ -101,7 +101,7 @@ pub enum SourceError {
     },
 }
 
-impl SourceError {
+impl FetchError {
     /// For an answer of the API server.
     fn way_out(&self) -> &'static str {
         match self {
@@ -237,14 +237,14 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// See [`SourceError`]. The caller says which source.
-    pub async fn fetch(&self, client: Option<&Client>, limit: usize) -> Result<Packed, SourceError> {
+    /// See [`FetchError`]. The caller says which source.
+    pub async fn fetch(&self, client: Option<&Client>, limit: usize) -> Result<Packed, FetchError> {
         let packed = match self {
             Self::Path(path) => read_path(path, limit).await?,
             Self::ConfigMap { namespace, name, key } => {
-                let client = client.ok_or(SourceError::NoCluster)?.clone();
+                let client = client.ok_or(FetchError::NoCluster)?.clone();
                 let get = read_config_map(client, namespace, name, key.as_deref());
-                tokio::time::timeout(API_TIMEOUT, get).await.map_err(|_elapsed| SourceError::ApiTimeout)??
+                tokio::time::timeout(API_TIMEOUT, get).await.map_err(|_elapsed| FetchError::ApiTimeout)??
             }
         };
         if packed.bytes.len() > limit {
@@ -254,14 +254,14 @@ impl Source {
     }
 }
 
-fn too_large(size: usize, limit: usize) -> SourceError {
-    SourceError::TooLarge { size: u64::try_from(size).unwrap_or(u64::MAX), limit }
+fn too_large(size: usize, limit: usize) -> FetchError {
+    FetchError::TooLarge { size: u64::try_from(size).unwrap_or(u64::MAX), limit }
 }
 
-async fn read_path(path: &Path, limit: usize) -> Result<Packed, SourceError> {
+async fn read_path(path: &Path, limit: usize) -> Result<Packed, FetchError> {
     let unreadable = |file: &Option<String>| {
         let file = file.clone();
-        move |error| SourceError::Unreadable { file, error }
+        move |error| FetchError::Unreadable { file, error }
     };
     let mut file = None;
     let mut full = path.to_owned();
@@ -273,11 +273,11 @@ async fn read_path(path: &Path, limit: usize) -> Result<Packed, SourceError> {
         metadata = tokio::fs::metadata(&full).await.map_err(unreadable(&file))?;
     }
     if !metadata.is_file() {
-        return Err(SourceError::NotAFile(file));
+        return Err(FetchError::NotAFile(file));
     }
     // Looked at before reading, so that a mistaken path to something huge does not fill the memory.
     if metadata.len() > u64::try_from(limit).unwrap_or(u64::MAX) {
-        return Err(SourceError::TooLarge { size: metadata.len(), limit });
+        return Err(FetchError::TooLarge { size: metadata.len(), limit });
     }
     let mut bytes = Vec::new();
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
@@ -297,8 +297,8 @@ async fn read_path(path: &Path, limit: usize) -> Result<Packed, SourceError> {
     Ok(Packed { bytes, signature, uid: None })
 }
 
-async fn only_component(folder: &Path) -> Result<String, SourceError> {
-    let unreadable = |error| SourceError::Unreadable { file: None, error };
+async fn only_component(folder: &Path) -> Result<String, FetchError> {
+    let unreadable = |error| FetchError::Unreadable { file: None, error };
     let mut entries = tokio::fs::read_dir(folder).await.map_err(unreadable)?;
     let mut names = Vec::new();
     while let Some(entry) = entries.next_entry().await.map_err(unreadable)? {
@@ -317,16 +317,16 @@ pub fn is_component(name: &str) -> bool {
 }
 
 /// The one name that may be a component's.
-fn only(mut names: Vec<String>) -> Result<String, SourceError> {
+fn only(mut names: Vec<String>) -> Result<String, FetchError> {
     names.sort();
     let mut components: Vec<String> = names.iter().filter(|name| is_component(name)).cloned().collect();
     match (components.pop(), components.is_empty()) {
         (Some(name), true) => Ok(name),
         (Some(name), false) => {
             components.push(name);
-            Err(SourceError::Ambiguous(components))
+            Err(FetchError::Ambiguous(components))
         }
-        (None, _) => Err(SourceError::Empty(names)),
+        (None, _) => Err(FetchError::Empty(names)),
     }
 }
 
@@ -335,24 +335,19 @@ fn only(mut names: Vec<String>) -> Result<String, SourceError> {
 /// # Errors
 ///
 /// It holds several.
-pub fn component_key(map: &ConfigMap) -> Result<Option<String>, SourceError> {
+pub fn component_key(map: &ConfigMap) -> Result<Option<String>, FetchError> {
     let names = map.binary_data.iter().flat_map(|data| data.keys()).chain(map.data.iter().flat_map(|data| data.keys()));
     match only(names.cloned().collect()) {
         Ok(key) => Ok(Some(key)),
-        Err(SourceError::Empty(_)) => Ok(None),
+        Err(FetchError::Empty(_)) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-async fn read_config_map(
-    client: Client,
-    namespace: &str,
-    name: &str,
-    key: Option<&str>,
-) -> Result<Packed, SourceError> {
+async fn read_config_map(client: Client, namespace: &str, name: &str, key: Option<&str>) -> Result<Packed, FetchError> {
     let api: Api<ConfigMap> = Api::namespaced(client, namespace);
-    let Some(map) = api.get_opt(name).await.map_err(SourceError::Api)? else {
-        return Err(SourceError::NoConfigMap { namespace: namespace.to_owned(), name: name.to_owned() });
+    let Some(map) = api.get_opt(name).await.map_err(FetchError::Api)? else {
+        return Err(FetchError::NoConfigMap { namespace: namespace.to_owned(), name: name.to_owned() });
     };
     let mut binary = map.binary_data.unwrap_or_default();
     let mut text = map.data.unwrap_or_default();
@@ -364,7 +359,7 @@ async fn read_config_map(
     let mut value =
         |key: &str| binary.remove(key).map(|bytes| bytes.0).or_else(|| text.remove(key).map(String::into_bytes));
     let signature = value(&format!("{key}{SIGNATURE}"));
-    let bytes = value(&key).ok_or(SourceError::NoKey { key, keys })?;
+    let bytes = value(&key).ok_or(FetchError::NoKey { key, keys })?;
     Ok(Packed { bytes, signature, uid: map.metadata.uid })
 }
 

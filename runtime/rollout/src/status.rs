@@ -77,7 +77,7 @@ struct ProviderStatus {
     /// Since when.
     #[serde(skip_serializing_if = "Option::is_none")]
     since: Option<Timestamp>,
-    /// Grows with every exchange.
+    /// Grows with every exchange of the component or of its configuration.
     generation: u64,
     /// What the source holds and does not serve.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use wasmtime::component::{Instance, InstancePre, ResourceTable};
 use wasmtime::{Store, StoreContextMut, Trap, UpdateDeadline};
 
+use crate::answer::Read;
 use crate::leaving::Leaving;
 use crate::limits::{HeldTurn, MemoryMeter};
 use crate::probe::Probe;
@@ -268,19 +269,20 @@ pub(crate) struct CallSettings {
 
 pub(crate) type Work<'a, R> = Pin<Box<dyn Future<Output = wasmtime::Result<R>> + Send + 'a>>;
 
-/// Runs `work` on a fresh instance. An answer that gives rise to a complaint counts as none.
+/// Runs `work` on a fresh instance. What it answers is read by `read`, a function of [`answer`](crate::answer): an answer that it
+/// complains about counts as none.
 ///
 /// # Cancel safety
 ///
 /// Dropping the future drops store and instance.
-pub(crate) async fn call<R: Send + Leaving>(
+pub(crate) async fn call<R: Send + Leaving, T>(
     settings: &CallSettings,
     pre: &InstancePre<CallState>,
     function: &'static str,
     subject: Subject,
     work: impl for<'a> FnOnce(&'a mut Store<CallState>, &'a Instance) -> Work<'a, R> + Send,
-    complaint: impl FnOnce(&R) -> Option<String> + Send,
-) -> Result<R, CallError> {
+    read: impl FnOnce(R) -> Read<T> + Send,
+) -> Result<T, CallError> {
     let limits = settings.limits;
     // Held until the store is gone. An error means that the semaphore is closed, which nobody does.
     let _place = settings.home.places.acquire().await;
@@ -309,10 +311,7 @@ pub(crate) async fn call<R: Send + Leaving>(
             if let Some(egress) = &settings.context.egress {
                 answer.clean(&egress.secrets().veil());
             }
-            match complaint(&answer) {
-                Some(complaint) => Err(CallError::BadAnswer(complaint)),
-                None => Ok(answer),
-            }
+            read(answer).map_err(CallError::BadAnswer)
         }
     };
     settings.home.probe.look(function, &mut store);

@@ -101,27 +101,40 @@ pub struct EngineError(pub(crate) wasmtime::Error);
 #[non_exhaustive]
 pub enum CallError {
     /// Longer than [`crate::Limits::call_time`].
-    #[error("no answer within {0:?} (limit call-time)")]
+    #[error("no answer within {0:?} (limit call-time); raise the limit if its cloud needs that long")]
     OutOfTime(Duration),
     /// More computing than [`crate::Limits::call_cpu`].
-    #[error("more than {0:?} of computing (limit call-cpu)")]
+    #[error("more than {0:?} of computing (limit call-cpu){NEEDED}")]
     OutOfCpu(Duration),
     /// More memory than [`crate::Limits::memory_bytes`].
-    #[error("more than {0} bytes of memory (limit memory-bytes)")]
+    #[error("more than {0} bytes of memory (limit memory-bytes){NEEDED}")]
     OutOfMemory(usize),
     /// The process has no more memory for calls: who, and how much there is.
     #[error("call of {0} stopped: {1}")]
     OutOfRoom(String, NoRoom),
     /// A larger table than [`crate::Limits::table_elements`].
-    #[error("a table of more than {0} elements (limit table-elements)")]
+    #[error("a table of more than {0} elements (limit table-elements){NEEDED}")]
     TableTooLarge(usize),
     /// The guest stopped itself, or did what it may not.
     #[error("the provider crashed: {}", crash(.0.as_ref(), .1))]
     Trap(Option<Trap>, wasmtime::Error),
     /// An answer that the contract does not allow.
-    #[error("the provider's answer breaks the contract: {0}")]
+    #[error("the provider's answer breaks the contract: {0}; use another version of it, or report this to its author")]
     BadAnswer(String),
 }
+
+/// What to do about a limit.
+const NEEDED: &str = "; raise the limit if the provider needs more";
+
+/// Words of the engine about a limit, and the name of that.
+const ENGINE_LIMITS: [(&str, &str); 6] = [
+    ("too much data is being copied between the host and the guest", "host-call-bytes"),
+    ("memory count too high", "memories"),
+    ("table count too high", "tables"),
+    ("instance count too high", "instances"),
+    ("store handle limit exceeded", "handles"),
+    ("resource table has no free keys", "handles"),
+];
 
 impl CallError {
     /// The word of [`Self::OutOfRoom`].
@@ -140,6 +153,19 @@ impl CallError {
             Self::BadAnswer(_) => "bad-answer",
         }
     }
+
+    /// For whoever asked: nobody knows what such a call had done before. It is `retry`: it never proves anything about a machine.
+    pub(crate) fn into_failure(self, function: &str, provider: &str) -> Failure {
+        Failure::new(Reaction::Retry, format!("{function} of {provider}: {self}"))
+    }
+
+    /// The same for whoever asked about several nodes.
+    pub(crate) fn into_find_error(self, function: &str, provider: &str) -> FindError {
+        // The cloud may be slow, or other calls may need the memory: fewer nodes would not help.
+        let would_help = !matches!(self, Self::OutOfTime(_) | Self::OutOfRoom(..));
+        let failure = self.into_failure(function, provider);
+        if would_help { FindError::Crashed(failure) } else { FindError::Failed(failure) }
+    }
 }
 
 /// Most names that are told; a component may have thousands.
@@ -151,20 +177,12 @@ fn names(names: &[String]) -> String {
     told.join(", ") + more
 }
 
-/// The trap, else the innermost cause: the outer ones are backtraces of guest code.
+/// The trap, else the innermost cause: the outer ones are backtraces of guest code. The limit, where that was it; and what to do.
 fn crash(trap: Option<&Trap>, error: &wasmtime::Error) -> String {
     let cause = || error.chain().last().map(ToString::to_string).unwrap_or_default();
-    trap.map_or_else(cause, ToString::to_string)
-}
-
-/// Every crash is `retry`: it never proves anything about a machine.
-impl From<CallError> for FindError {
-    fn from(error: CallError) -> Self {
-        let failure = Failure::new(Reaction::Retry, error.to_string());
-        match error {
-            // The cloud may be slow, or other calls may need the memory: fewer nodes would not help.
-            CallError::OutOfTime(_) | CallError::OutOfRoom(..) => Self::Failed(failure),
-            _ => Self::Crashed(failure),
-        }
+    let said = trap.map_or_else(cause, ToString::to_string);
+    match ENGINE_LIMITS.into_iter().find(|(words, _)| said.contains(words)) {
+        Some((_, limit)) => format!("{said} (limit {limit}){NEEDED}"),
+        None => format!("{said}; what it logged before may say why"),
     }
 }

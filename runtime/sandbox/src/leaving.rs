@@ -51,7 +51,7 @@ impl Leaving for meta::Capability {
     fn clean(&mut self, _: &Veil) {}
 }
 
-/// It is asked while no provider has anything to hide from it.
+/// `describe` runs before the component is given a configuration: it knows no secret that its answer could hold.
 impl Leaving for meta::Descriptor {
     fn clean(&mut self, _: &Veil) {}
 }

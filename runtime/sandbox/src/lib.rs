@@ -14,11 +14,13 @@
 //! | data to the host | wasmtime's host call fuel | [`CallError::Trap`] |
 //! | compiling | size and counts looked at before the compiler sees the bytes | [`LoadError::TooComplex`] |
 
+mod answer;
 mod bindings;
 mod call;
 mod cluster;
 mod component_summary;
 mod computing;
+mod container_memory;
 mod convert;
 mod descriptor;
 mod engine;
@@ -33,7 +35,6 @@ mod instances;
 mod leaving;
 mod limits;
 mod load_balancers;
-mod outcome;
 mod pool;
 mod probe;
 mod provider;
@@ -44,6 +45,7 @@ mod wasi;
 pub use call::{CallEnd, CallObserver};
 pub use ccm_egress::{MemoryBudget, NoRoom};
 pub use component_summary::ComponentSummary;
+pub use container_memory::container_memory;
 pub use engine::Sandbox;
 pub use epoch::TICK;
 pub use error::{CONTRACT, CallError, EngineError, LoadError};

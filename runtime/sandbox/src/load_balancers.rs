@@ -10,17 +10,15 @@ use ccm_cloud::{
 use ccm_egress::Class;
 use wasmtime::Store;
 
+use crate::answer::{self, IngressRule, OutcomeRules, Read, unless_failed};
 use crate::bindings::ccm::cloud::types;
 use crate::bindings::exports::ccm::cloud::load_balancers;
 use crate::call::{CallState, ChangeFlag, Selected, ServiceId, Subject, Work, call};
 use crate::leaving::Leaving;
-use crate::outcome::{self, IngressRule};
 use crate::provider::Code;
 use crate::tally::VALIDATE;
 use crate::{CallError, Provider, convert};
 
-/// Most locks of one Service.
-const MAX_LOCKS: usize = 100;
 const DELETE: &str = "load-balancers.ensure-deleted";
 
 /// A call that may change the cloud.
@@ -42,11 +40,6 @@ fn looking(service: &Service) -> Subject {
     Subject { class: Class::Initialise, read_only: true, ..writing(service) }
 }
 
-/// Nobody knows what such a call had done before.
-pub(crate) fn no_answer(function: &'static str) -> impl FnOnce(CallError) -> Failure {
-    move |error| Failure::new(Reaction::Retry, format!("{function}: {error}"))
-}
-
 /// A call of an interface that the component does not have.
 pub(crate) fn not_exported(provider: &Descriptor, interface: &str) -> Failure {
     Failure::new(Reaction::Unsupported, format!("the provider {} does not export {interface}", provider.name))
@@ -59,13 +52,13 @@ impl Provider {
     }
 
     /// Asks something about one Service that changes nothing.
-    async fn ask<R: Send + Leaving + 'static>(
+    async fn ask<R: Send + Leaving + 'static, T>(
         &self,
         function: &'static str,
         service: Service,
         work: Ask<R>,
-        complaint: impl FnOnce(&R) -> Option<String> + Send,
-    ) -> Result<R, Failure> {
+        read: impl FnOnce(R) -> Read<T> + Send,
+    ) -> Result<T, Failure> {
         let code = self.code();
         let exports = self.balancers(&code)?;
         let subject = looking(&service);
@@ -81,19 +74,23 @@ impl Provider {
                     work(exports, store, service).await
                 })
             },
-            complaint,
+            read,
         );
-        answer.await.map_err(no_answer(function))
+        answer.await.map_err(self.no_answer(function))
+    }
+
+    fn no_answer(&self, function: &'static str) -> impl FnOnce(CallError) -> Failure {
+        move |error| error.into_failure(function, &self.descriptor.name)
+    }
+
+    fn rules(&self, ingress: IngressRule) -> OutcomeRules<'_> {
+        let annotation_bytes = self.settings.limits.annotation_bytes;
+        OutcomeRules { declared: &self.descriptor.annotations, annotation_bytes, ingress }
     }
 }
 
 /// A question about one Service.
 type Ask<R> = for<'a> fn(load_balancers::Guest, &'a mut Store<CallState>, types::Service) -> Work<'a, R>;
-
-/// What is said about a wrong part of an answer.
-fn wrong_in<T, E>(wrong: impl FnOnce(&T) -> Option<String>) -> impl FnOnce(&Result<T, E>) -> Option<String> {
-    move |answer| answer.as_ref().ok().and_then(wrong).map(|wrong| format!("it gave {wrong}"))
-}
 
 /// How much of a load balancer is brought to what its Service asks for.
 #[derive(Clone, Copy)]
@@ -138,11 +135,11 @@ impl Provider {
                     }
                 })
             },
-            |given| outcome::complaint(given, declared, self.settings.limits.annotation_bytes, IngressRule::Needed),
+            |given| answer::outcome(given, self.rules(IngressRule::Needed)),
         );
         match answer.await {
-            Ok(given) => Outcome { selected: selected.take(), ..convert::outcome(given) },
-            Err(error) => Outcome::failed(no_answer(function)(error)),
+            Ok(outcome) => Outcome { selected: selected.take(), ..outcome },
+            Err(error) => Outcome::failed(self.no_answer(function)(error)),
         }
     }
 
@@ -163,12 +160,9 @@ impl Provider {
             move |store, instance| {
                 Box::pin(async move { exports.load(&mut *store, instance)?.call_ensure_deleted(store, &service).await })
             },
-            |given| outcome::complaint(given, declared, self.settings.limits.annotation_bytes, IngressRule::Gone),
+            |given| answer::outcome(given, self.rules(IngressRule::Gone)),
         );
-        match answer.await {
-            Ok(given) => convert::outcome(given),
-            Err(error) => Outcome::failed(no_answer(DELETE)(error)),
-        }
+        answer.await.unwrap_or_else(|error| Outcome::failed(self.no_answer(DELETE)(error)))
     }
 }
 
@@ -185,8 +179,7 @@ impl LoadBalancers for Provider {
         Box::pin(async move {
             let work: Ask<_> =
                 |exports, store, service| Box::pin(async move { exports.call_name(store, &service).await });
-            let name = self.ask("load-balancers.name", service, work, |_| None).await?;
-            Ok(convert::name(&name))
+            self.ask("load-balancers.name", service, work, |name: String| Ok(answer::name(&name))).await
         })
     }
 
@@ -194,11 +187,7 @@ impl LoadBalancers for Provider {
         Box::pin(async move {
             let work: Ask<_> =
                 |exports, store, service| Box::pin(async move { exports.call_locks(store, &service).await });
-            let complaint = |locks: &Vec<String>| {
-                (locks.len() > MAX_LOCKS).then(|| format!("it gave {} locks, the most is {MAX_LOCKS}", locks.len()))
-            };
-            // As it is: two names that are cut would be one lock.
-            self.ask("load-balancers.locks", service, work, complaint).await
+            self.ask("load-balancers.locks", service, work, answer::locks).await
         })
     }
 
@@ -206,9 +195,8 @@ impl LoadBalancers for Provider {
         Box::pin(async move {
             let work: Ask<Result<Option<Vec<types::Ingress>>, _>> =
                 |exports, store, service| Box::pin(async move { exports.call_get(store, &service).await });
-            let wrong = |found: &Option<Vec<_>>| found.as_deref().and_then(outcome::ingress);
-            let found = self.ask("load-balancers.get", service, work, wrong_in(wrong)).await?;
-            found.map(|found| found.map(convert::ingress)).map_err(convert::failure)
+            let read = unless_failed(|found: Option<_>| found.map(answer::ingress).transpose());
+            self.ask("load-balancers.get", service, work, read).await?
         })
     }
 
@@ -216,9 +204,8 @@ impl LoadBalancers for Provider {
         Box::pin(async move {
             let work: Ask<Result<Option<load_balancers::Mark>, _>> =
                 |exports, store, service| Box::pin(async move { exports.call_get_mark(store, &service).await });
-            let wrong = |mark: &Option<_>| mark.as_ref().and_then(outcome::mark);
-            let mark = self.ask("load-balancers.get-mark", service, work, wrong_in(wrong)).await?;
-            mark.map(|mark| mark.map(convert::mark)).map_err(convert::failure)
+            let read = unless_failed(|mark: Option<_>| mark.map(answer::mark).transpose());
+            self.ask("load-balancers.get-mark", service, work, read).await?
         })
     }
 
@@ -254,10 +241,9 @@ impl LoadBalancers for Provider {
                 move |store, instance| {
                     Box::pin(async move { exports.load(&mut *store, instance)?.call_orphan(store, &service).await })
                 },
-                |_| None,
+                unless_failed(|told| Ok(answer::sentences(told))),
             );
-            let answer = answer.await.map_err(no_answer(FUNCTION))?;
-            answer.map(convert::sentences).map_err(convert::failure)
+            answer.await.map_err(self.no_answer(FUNCTION))?
         })
     }
 
@@ -285,10 +271,9 @@ impl LoadBalancers for Provider {
                         exports.call_validate(store, &service, before.as_ref(), online).await
                     })
                 },
-                |_| None,
+                unless_failed(|problems| Ok(answer::problems(problems))),
             );
-            let answer = answer.await.map_err(no_answer(VALIDATE))?;
-            answer.map(convert::problems).map_err(convert::failure)
+            answer.await.map_err(self.no_answer(VALIDATE))?
         })
     }
 
@@ -341,18 +326,9 @@ impl LoadBalancers for Provider {
                         exports.load(&mut *store, instance)?.call_survey(store, &backends, &wishes).await
                     })
                 },
-                |answer| {
-                    let given = answer.as_ref().ok()?.len();
-                    (given != asked).then(|| format!("it gave {given} standings for {asked} wishes"))
-                },
+                unless_failed(|given| answer::standings(given, asked, FUNCTION, &self.descriptor.name)),
             );
-            let standings = answer.await.map_err(no_answer(FUNCTION))?.map_err(convert::failure)?;
-            // One that cannot be does not make the others wrong.
-            let checked = |standing| match outcome::standing(&standing) {
-                Some(wrong) => Standing::Unknown(no_answer(FUNCTION)(CallError::BadAnswer(format!("it gave {wrong}")))),
-                None => convert::standing(standing),
-            };
-            Ok(standings.into_iter().map(checked).collect())
+            answer.await.map_err(self.no_answer(FUNCTION))?
         })
     }
 }

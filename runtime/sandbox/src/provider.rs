@@ -17,7 +17,7 @@ use crate::bindings::exports::ccm::cloud::{
 use crate::call::{CallObserver, CallSettings, CallState, Home, Subject, call};
 use crate::component_summary::full_name;
 use crate::descriptor::check_descriptor;
-use crate::{CallError, ComponentSummary, Limits, LoadError, convert};
+use crate::{CallError, ComponentSummary, Limits, LoadError, answer};
 
 /// A component that is checked, compiled, linked and described. It has been granted nothing yet.
 pub struct Component {
@@ -179,15 +179,6 @@ impl Optional {
     }
 }
 
-/// The interface behind an offer.
-fn interface(capability: meta::Capability) -> &'static str {
-    match capability {
-        meta::Capability::LoadBalancers => "load-balancers",
-        meta::Capability::Routes => "routes",
-        meta::Capability::Cluster => "cluster",
-    }
-}
-
 /// Code whose `describe` was not asked yet.
 pub(crate) struct Linked(Code);
 
@@ -250,13 +241,11 @@ impl Linked {
                     }
                 })
             },
-            |_| None,
+            // What is wrong with a description has an error of its own.
+            |described| Ok(described.map(answer::descriptor)),
         );
-        let descriptor = described.await.map_err(LoadError::Describe)?.map_err(LoadError::Types)?;
-        if let Some(complaint) = convert::check_budgets(&descriptor) {
-            return Err(LoadError::Descriptor(complaint));
-        }
-        let descriptor = convert::descriptor(descriptor);
+        let described = described.await.map_err(LoadError::Describe)?.map_err(LoadError::Types)?;
+        let descriptor = described.map_err(LoadError::Descriptor)?;
         check_descriptor(&descriptor, &limits)?;
         let declared = Arc::new(descriptor.clone());
         Ok(Component { summary, declared, descriptor, limits, compiling, code })
@@ -418,10 +407,9 @@ impl Provider {
             move |store, instance| {
                 Box::pin(async move { exports.load(&mut *store, instance)?.call_check(store, online).await })
             },
-            |_| None,
+            answer::unless_failed(|problems| Ok(answer::problems(problems))),
         );
-        let answer = answer.await?;
-        Ok(answer.map(convert::problems).map_err(convert::failure))
+        answer.await
     }
 
     /// The optional interfaces that work with this configuration. [`has`](Self::has) remembers the answer.
@@ -458,13 +446,9 @@ impl Provider {
             move |store, instance| {
                 Box::pin(async move { exports.load(&mut *store, instance)?.call_offers(store).await })
             },
-            |answer| {
-                let lost = answer.iter().flatten().find(|offer| !self.exports.contains(&full_name(interface(**offer))));
-                lost.map(|offer| format!("meta.offers names {} and does not export it", interface(*offer)))
-            },
+            answer::unless_failed(|offers| answer::capabilities(offers, &self.exports)),
         );
-        let offers = answer.await?.map_err(convert::failure);
-        Ok(offers.map(|offers| offers.into_iter().map(convert::capability).collect()))
+        answer.await
     }
 }
 

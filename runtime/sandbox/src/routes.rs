@@ -5,19 +5,17 @@ use std::sync::Arc;
 use ccm_cloud::{
     Answer, Descriptor, Failure, Node, Route, RouteChangeError, RouteOutcome, RouteState, RouteWish, Routes,
 };
-use ccm_egress::{Class, line};
+use ccm_egress::Class;
 
+use crate::answer::unless_failed;
 use crate::bindings::exports::ccm::cloud::routes;
 use crate::call::{ChangeFlag, Subject, call};
-use crate::load_balancers::{no_answer, not_exported};
+use crate::load_balancers::not_exported;
 use crate::provider::Code;
-use crate::{Limits, Provider, convert};
+use crate::{Provider, answer, convert};
 
 const GET_ALL: &str = "routes.get-all";
 const CHANGE: &str = "routes.change";
-
-/// Longest text that a complaint shows, in bytes.
-const MAX_SHOWN: usize = 128;
 
 impl Provider {
     fn routes(&self, code: &Code) -> Result<Arc<routes::GuestIndices>, Failure> {
@@ -48,10 +46,9 @@ impl Provider {
             move |store, instance| {
                 Box::pin(async move { exports.load(&mut *store, instance)?.call_get_all(store, &nodes).await })
             },
-            move |answer| complaint(answer.as_ref().ok()?, &limits),
+            unless_failed(|found| answer::routes(found, &limits)),
         );
-        let found = answer.await.map_err(no_answer(GET_ALL))?.map_err(convert::failure)?;
-        Ok(found.into_iter().map(from_route).collect())
+        answer.await.map_err(|error| error.into_failure(GET_ALL, &self.descriptor.name))?
     }
 
     async fn change_routes(
@@ -75,7 +72,6 @@ impl Provider {
         let asked = obsolete.len().saturating_add(wanted.len());
         let obsolete: Vec<_> = obsolete.into_iter().map(to_route).collect();
         let wanted: Vec<_> = wanted.into_iter().map(to_wish).collect();
-        let provider = self.descriptor.name.as_str();
         let answer = call(
             &self.settings,
             &code.pre,
@@ -86,13 +82,10 @@ impl Provider {
                     async move { exports.load(&mut *store, instance)?.call_change(store, &obsolete, &wanted).await },
                 )
             },
-            |answer| {
-                let given = answer.as_ref().ok()?.len();
-                (given != asked).then(|| format!("{provider} gave {given} outcomes for {asked} routes"))
-            },
+            unless_failed(|outcomes| answer::route_outcomes(outcomes, asked)),
         );
-        let outcomes = answer.await.map_err(|error| RouteChangeError::Crashed(no_answer(CHANGE)(error)))?;
-        Ok(outcomes.map_err(convert::failure)?.into_iter().map(outcome).collect())
+        let answer = answer.await;
+        Ok(answer.map_err(|error| RouteChangeError::Crashed(error.into_failure(CHANGE, &self.descriptor.name)))??)
     }
 }
 
@@ -114,42 +107,6 @@ impl Routes for Provider {
     }
 }
 
-/// What is wrong with routes that a provider found. A destination need not be a network: such a route is left alone.
-fn complaint(found: &[routes::Route], limits: &Limits) -> Option<String> {
-    let Limits { routes, route_text_bytes, route_attributes, .. } = limits;
-    if found.len() > *routes {
-        return Some(format!("it gave {} routes, the most is {routes} (limit routes)", found.len()));
-    }
-    found.iter().find_map(|route| {
-        let texts = [Some(&route.name), Some(&route.destination_cidr), route.node.as_ref(), route.next_hop.as_ref()];
-        let more = route.more.iter().flat_map(|(key, value)| [key, value]);
-        let is_long = texts.into_iter().flatten().chain(more).any(|text| text.len() > *route_text_bytes);
-        let name = line(&route.name, MAX_SHOWN);
-        if is_long {
-            Some(format!(
-                "it gave the route {name:?} with a text of more than {route_text_bytes} bytes (limit route-text-bytes)"
-            ))
-        } else if route.more.len() > *route_attributes {
-            Some(format!(
-                "it gave the route {name:?} with more than {route_attributes} attributes (limit route-attributes)"
-            ))
-        } else {
-            None
-        }
-    })
-}
-
-fn from_route(route: routes::Route) -> Route {
-    let routes::Route { name, destination_cidr, node, next_hop, state, more } = route;
-    let state = match state {
-        routes::State::InPlace => RouteState::InPlace,
-        routes::State::Incomplete => RouteState::Incomplete,
-        routes::State::Pending => RouteState::Pending,
-        routes::State::Blackhole => RouteState::Blackhole,
-    };
-    Route { name, destination_cidr, node, next_hop, state, more }
-}
-
 fn to_route(route: Route) -> routes::Route {
     let Route { name, destination_cidr, node, next_hop, state, more } = route;
     let state = match state {
@@ -165,49 +122,4 @@ fn to_wish(wish: RouteWish) -> routes::Wish {
     let RouteWish { destination_cidr, node, provider_id, addresses } = wish;
     let node_addresses = addresses.into_iter().map(convert::to_address).collect();
     routes::Wish { destination_cidr, node, node_provider_id: provider_id, node_addresses }
-}
-
-fn outcome(outcome: routes::Outcome) -> RouteOutcome {
-    let routes::Outcome { failure, changes, more: _ } = outcome;
-    RouteOutcome { failure: failure.map(convert::failure), changes: convert::sentences(changes) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn route(change: impl FnOnce(&mut routes::Route)) -> routes::Route {
-        let mut route = routes::Route {
-            name: "r".to_owned(),
-            destination_cidr: "10.244.0.0/24".to_owned(),
-            node: Some("n".to_owned()),
-            next_hop: None,
-            state: routes::State::InPlace,
-            more: vec![],
-        };
-        change(&mut route);
-        route
-    }
-
-    #[test]
-    fn routes_that_would_fill_the_hosts_memory_are_no_answer() {
-        let limits = Limits { routes: 5, route_text_bytes: 100, route_attributes: 3, ..Limits::default() };
-        let long = "x".repeat(101);
-        let pair = || ("k".to_owned(), "v".to_owned());
-        let refused = [
-            (route(|route| route.name.clone_from(&long)), "100 bytes (limit route-text-bytes)"),
-            (route(|route| route.destination_cidr.clone_from(&long)), "100 bytes (limit route-text-bytes)"),
-            (route(|route| route.next_hop = Some(long.clone())), "100 bytes (limit route-text-bytes)"),
-            (route(|route| route.more = vec![("k".to_owned(), long.clone())]), "100 bytes (limit route-text-bytes)"),
-            (route(|route| route.more = vec![pair(); 4]), "more than 3 attributes (limit route-attributes)"),
-        ];
-        for (route, part) in refused {
-            let said = complaint(std::slice::from_ref(&route), &limits).unwrap();
-            assert!(said.contains(part), "{said}");
-        }
-        let said = complaint(&vec![route(|_| {}); 6], &limits);
-        assert_eq!(said.as_deref(), Some("it gave 6 routes, the most is 5 (limit routes)"));
-        let odd = route(|route| (route.destination_cidr, route.more) = ("no network".to_owned(), vec![pair(); 3]));
-        assert_eq!(complaint(&vec![odd; 5], &limits), None, "a destination that is no network is the cloud's affair");
-    }
 }

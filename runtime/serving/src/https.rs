@@ -139,9 +139,9 @@ pub struct Port {
     pub connections: usize,
     /// What it waits for, and for how long.
     pub patience: Patience,
-    /// Ends the port: it takes no more connections, and the open ones end with the answer under way,
+    /// Ends the port: it takes no more connections, and each open one closes after the answer under way.
     pub stop: CancellationToken,
-    /// or after this time.
+    /// Longest time for these answers. After that, the connections close without them.
     pub grace: Duration,
 }
 

@@ -12,7 +12,7 @@ use ccm_controllers::{
     RouteMember, Ruling, ServiceAdmission, ServiceController, ServiceControllerParts, ServiceMemory,
 };
 use ccm_rollout::ProviderSlot;
-use ccm_rollout::offering::{self, Places};
+use ccm_rollout::offering::{self, Offerers};
 use ccm_serving::webhook::{Decision, Reviewer};
 use k8s_openapi::api::core::v1::Service;
 use tokio::sync::watch;
@@ -55,7 +55,7 @@ pub(crate) async fn judging(admission: Arc<ServiceAdmission>, providers: Provide
 pub(crate) type Providers = Vec<(ProviderSlot, Vec<String>)>;
 
 /// Those of them that have an optional interface now.
-type Able = Places<(ProviderSlot, Vec<String>)>;
+type Able = Offerers<(ProviderSlot, Vec<String>)>;
 
 /// Counters that grow when a cloud answers again, or when a provider was exchanged: then nothing waits for its back-off to end.
 fn recoveries(slot: &ProviderSlot) -> Vec<watch::Receiver<u64>> {

@@ -14,7 +14,6 @@
 
 mod check;
 mod cli;
-mod container_memory;
 mod controller_names;
 mod controllers;
 mod inspect;

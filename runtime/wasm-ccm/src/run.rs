@@ -15,7 +15,7 @@ use ccm_rollout::config::{self, ProviderConfig};
 use ccm_rollout::context::{ProcessSecrets, SharedContext};
 use ccm_rollout::status::ProviderStatuses;
 use ccm_rollout::{CallMetrics, ExchangeMetrics, ProviderMetrics, Rollout, RolloutParts, Trials, host_pod};
-use ccm_sandbox::{Pool, Sandbox};
+use ccm_sandbox::{Pool, Sandbox, container_memory};
 use ccm_serving::health::{Check, Health, Readiness};
 use ccm_serving::https;
 use ccm_serving::webhook::{self, Webhook};
@@ -25,7 +25,6 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use crate::cli::RunArgs;
-use crate::container_memory;
 use crate::controller_names::{Controller, Selection};
 use crate::controllers::{self, Providers, Reviews, Shared, keeps_routes, nodes_told};
 use crate::logging;
@@ -105,7 +104,7 @@ fn memory_of_calls(args: &RunArgs, providers: &[ProviderConfig]) -> Result<usize
             || format!("--provider-memory={given} is less than one call may take: {most} bytes (limit memory-bytes)");
         return if bytes < most { bail!(too_little()) } else { Ok(bytes) };
     }
-    let half = container_memory::limit().map(|limit| usize::try_from(limit / 2).unwrap_or(usize::MAX));
+    let half = container_memory().map(|limit| usize::try_from(limit / 2).unwrap_or(usize::MAX));
     let bytes = half.unwrap_or(Pool::MEMORY_BYTES);
     if bytes < most {
         tracing::warn!(
@@ -279,11 +278,14 @@ impl Process {
         })
     }
 
-    /// Spawns what every replica runs, waits until it leads, and spawns the controllers.
+    /// Runs until the process is to end, and ends it in order.
     async fn run(self) -> Result<()> {
         let trials = self.rollout.trials.clone();
-        let in_order = move || trials.end_in_order();
-        let mut tasks = Tasks::default();
+        in_order(async |tasks, campaign| self.work(tasks, campaign).await, move || trials.end_in_order()).await
+    }
+
+    /// Spawns what every replica runs, waits until it leads, and spawns the controllers. What it returns is what [`end`] takes.
+    async fn work(self, tasks: &mut Tasks, campaign: &mut Option<Campaign>) -> Result<Option<Result<()>>> {
         tasks.spawn_signals()?;
         if let Some((listener, tls, pages)) = self.health {
             tasks.spawn_background("health server", pages::serve(listener, tls, pages));
@@ -299,11 +301,11 @@ impl Process {
         let classes: Vec<_> = self.providers.iter().map(|provider| provider.load_balancer_classes.clone()).collect();
         let settings = self.args.swap.settings(self.args.leader.peers());
         let mut rollout = Rollout::new(self.providers, &settings, self.rollout).await;
-        let answered = tasks.unless_stopped(wait_for_api_server(&self.client, &self.readiness)).await?;
-        let Some(()) = answered else { return end(tasks, None, Ok(None), in_order).await };
-        self.reflectors.start(&mut tasks, &self.readiness);
-        let slots = tasks.unless_stopped(rollout.bootstrap()).await?.transpose()?;
-        let Some(slots) = slots else { return end(tasks, None, Ok(None), in_order).await };
+        if tasks.unless_stopped(wait_for_api_server(&self.client, &self.readiness)).await?.is_none() {
+            return Ok(None);
+        }
+        self.reflectors.start(tasks, &self.readiness);
+        let Some(slots) = tasks.unless_stopped(rollout.bootstrap()).await?.transpose()? else { return Ok(None) };
         let followers = rollout.followers();
         tasks.spawn_background("rollout of providers", rollout.run(stores.nodes.first_list(), drain));
         let providers: Providers = slots.into_iter().zip(classes).collect();
@@ -315,35 +317,48 @@ impl Process {
         // Not earlier: a process that cannot work must not keep others from leading.
         let is_candidate = matches!(self.leader, Leader::Candidate(_));
         if is_candidate && tasks.unless_stopped(stores.complete()).await?.is_none() {
-            return end(tasks, None, Ok(None), in_order).await;
+            return Ok(None);
         }
         let ranges = self.args.service_cluster_ip_range.clone();
         let services = stores.services.as_ref().map(ReflectorHandle::reader);
         let addresses = ClusterAddresses::new(ranges, self.config.cluster_url.host(), services);
         // What providers say is checked from the first word on. An API server that does not say is not waited for.
         if tasks.unless_stopped(addresses.learn(&self.client)).await?.is_none() {
-            return end(tasks, None, Ok(None), in_order).await;
+            return Ok(None);
         }
         tasks.spawn_background("addresses of the cluster", addresses.clone().follow(self.client.clone()));
-        let mut campaign = self.leader.campaign(self.config, self.metrics.api.clone(), self.metrics.events.clone())?;
-        if let Some(candidate) = &mut campaign
-            && tasks.unless_stopped(candidate.elected()).await?.transpose()?.is_none()
-        {
-            // It may have been elected at this very moment.
-            return end(tasks, campaign, Ok(None), in_order).await;
+        *campaign = self.leader.campaign(self.config, self.metrics.api.clone(), self.metrics.events.clone())?;
+        if let Some(candidate) = campaign {
+            match tasks.unless_stopped(candidate.elected()).await? {
+                Some(Ok(())) => {}
+                // When it is to stop, it may have been elected at this very moment.
+                never => return Ok(never),
+            }
         }
-        let told = tasks.unless_stopped(unless_lost(lost(&mut campaign), followers.lead())).await;
-        let Ok(Some(Ok(()))) = told else { return end(tasks, campaign, told, in_order).await };
+        match tasks.unless_stopped(unless_lost(lost(campaign), followers.lead())).await? {
+            Some(Ok(())) => {}
+            ended => return Ok(ended),
+        }
 
         for controller in Controller::ALL.into_iter().filter(|controller| self.selection.has(*controller)) {
             tracing::info!(controller = controller.name(), "controller starts");
         }
-        let shared = Shared::new(&mut tasks, &self.args, stores, providers, self.gate, self.recorder, self.metrics)
+        let shared = Shared::new(tasks, &self.args, stores, providers, self.gate, self.recorder, self.metrics)
             .refusing(addresses);
-        controllers::start(&mut tasks, &shared, &self.selection);
-        let ended = tasks.unless_stopped(lost(&mut campaign)).await;
-        end(tasks, campaign, ended.map(|lost| lost.map(Err)), in_order).await
+        controllers::start(tasks, &shared, &self.selection);
+        let ended = tasks.unless_stopped(lost(campaign)).await?;
+        Ok(ended.map(Err))
     }
+}
+
+/// Does `work`, and [ends](end) the process in order, however the work ends: it may leave Events that are still to be written.
+async fn in_order(
+    work: impl AsyncFnOnce(&mut Tasks, &mut Option<Campaign>) -> Result<Option<Result<()>>>,
+    no_component_is_to_blame: impl FnOnce() + Send + 'static,
+) -> Result<()> {
+    let (mut tasks, mut campaign) = (Tasks::default(), None);
+    let ended = work(&mut tasks, &mut campaign).await;
+    end(tasks, campaign, ended, no_component_is_to_blame).await
 }
 
 /// The health port, unless the operator wants none. A port in use is an error at the start.
@@ -434,6 +449,31 @@ mod tests {
             let ended = end(tasks, None, ended, move || *says.lock() = Some(begun.elapsed())).await;
             assert_eq!((tasks::has_panicked(&ended), *said.lock()), (panics, Some(before).filter(|_| !panics)));
             assert_eq!((begun.elapsed() - before).as_secs(), 10, "it ended in order");
+        }
+    }
+
+    /// A standby that gave way to another replica ended at once, and its Event, which says why, was sometimes lost.
+    #[tokio::test(start_paused = true)]
+    async fn the_last_events_are_written_whatever_ends_the_work() {
+        for fails in [false, true] {
+            let written = Arc::new(Mutex::new(false));
+            let writes = Arc::clone(&written);
+            let work = async move |tasks: &mut Tasks, _: &mut Option<Campaign>| {
+                let drain = tasks.drain.clone();
+                tasks.spawn_background(PROVIDER_EVENT_WRITER, async move {
+                    drain.cancelled().await;
+                    tokio::time::sleep(Duration::from_secs(3)).await;
+                    *writes.lock() = true;
+                });
+                tasks.spawn_background("rollout of providers", async {});
+                if fails {
+                    bail!("the cloud-config cannot be read");
+                }
+                tasks.unless_stopped(std::future::pending()).await
+            };
+            let error = in_order(work, || {}).await.unwrap_err();
+            let says = ["the rollout of providers ended by itself", "the cloud-config cannot be read"];
+            assert_eq!((error.to_string().as_str(), *written.lock()), (says[usize::from(fails)], true));
         }
     }
 

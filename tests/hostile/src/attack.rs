@@ -1,11 +1,12 @@
 //! What a host must survive.
 
 use std::hint::black_box;
+use std::time::Duration;
 
 use ccm_sdk::events::{self, Severity};
 use ccm_sdk::instances::Finding;
-use ccm_sdk::log;
 use ccm_sdk::types::{Failure, Node, Problem, Subject};
+use ccm_sdk::{cache, http, log};
 
 /// Not in any call that a test makes.
 const STRANGER: &str = "not-of-this-call";
@@ -50,15 +51,6 @@ pub(crate) fn recurse() -> Vec<Finding> {
 #[expect(clippy::panic, reason = "the attack is a panic")]
 pub(crate) fn panic() -> ! {
     panic!("hostile on purpose")
-}
-
-/// A provider ID of somebody else's cloud.
-pub(crate) fn foreign_id(nodes: &[Node]) -> Vec<Finding> {
-    let mut findings = super::well_behaved(nodes);
-    if let Some(Finding::Found(instance)) = findings.first_mut() {
-        instance.provider_id = "aws:///eu-1a/i-0123".to_owned();
-    }
-    findings
 }
 
 /// A failure of a megabyte, with lines that look like somebody else's.
@@ -106,6 +98,30 @@ pub(crate) fn event_flood(nodes: &[Node]) -> Vec<Finding> {
     for event in 0..1_000 {
         let about = if event % 2 == 0 { own } else { STRANGER };
         events::emit(&Subject::Node(about.to_owned()), Severity::Warning, "Hostile", &format!("event {event}"));
+    }
+    super::well_behaved(nodes)
+}
+
+/// Many times what a cache holds, each value under a name of its own.
+pub(crate) fn cache_flood(nodes: &[Node]) -> Vec<Finding> {
+    let value = vec![7; 64 << 10];
+    for number in 0..2_000 {
+        cache::put(&format!("flood-{number}"), &value, Duration::from_secs(3_600));
+    }
+    super::well_behaved(nodes)
+}
+
+/// As many requests at once as fit into its memory.
+pub(crate) fn send_all(nodes: &[Node]) -> Vec<Finding> {
+    let requests: Vec<_> = (0..200_000).map(|_| super::probe::request()).collect();
+    black_box(http::send_all(&requests));
+    super::well_behaved(nodes)
+}
+
+/// One request after another, whatever is said of them.
+pub(crate) fn request_flood(nodes: &[Node]) -> Vec<Finding> {
+    for _ in 0..5_000 {
+        drop(http::send(&super::probe::request()));
     }
     super::well_behaved(nodes)
 }

@@ -1,12 +1,13 @@
 //! A provider that attacks the host it runs in.
 //!
-//! `instances.find` does what the name of the first Node says: attacks (`attack`), questions about what the host lets a
+//! `instances.find` does what the name of the first Node says: attacks (`attack`, `machines`), questions about what the host lets a
 //! component see (`probe`), and, in a build for `wasm32-wasip2`, questions to WASI (`wasi`). What was seen comes back as
 //! labels of the instance. A Node of any other name gets a well-behaved answer, so that one component shows both that an
 //! attack is survived and that calls after it work. With a Service it is the same (`balancers`).
 
 mod attack;
 mod balancers;
+mod machines;
 mod probe;
 mod wasi;
 
@@ -94,7 +95,19 @@ impl instances::Guest for Hostile {
             "huge-answer" => attack::huge_answer(),
             "too-few" => well_behaved(&nodes).into_iter().skip(1).collect(),
             "too-many" => [well_behaved(&nodes), vec![Finding::Absent]].concat(),
-            "foreign-id" => attack::foreign_id(&nodes),
+            "foreign-id" => machines::foreign_id(&nodes),
+            "bad-id" => machines::bad_id(&nodes),
+            "changed-id" => machines::changed_id(&nodes),
+            "many-labels" => machines::many_labels(&nodes),
+            "huge-list" => machines::huge_list(&nodes),
+            "bad-label" => machines::bad_label(&nodes),
+            "bad-value" => machines::bad_value(&nodes),
+            "foreign-label" => machines::foreign_label(&nodes),
+            "bad-zone" => machines::bad_zone(&nodes),
+            "bad-address" => machines::bad_address(&nodes),
+            "cache-flood" => attack::cache_flood(&nodes),
+            "send-all" => attack::send_all(&nodes),
+            "request-flood" => attack::request_flood(&nodes),
             "chatty" => attack::chatty(),
             "log-flood" => attack::log_flood(&nodes),
             "event-flood" => attack::event_flood(&nodes),

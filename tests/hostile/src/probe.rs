@@ -32,8 +32,8 @@ pub(crate) fn settings() -> Attributes {
 }
 
 /// A request to an endpoint that is not declared.
-pub(crate) fn http() -> Attributes {
-    let request = Request {
+pub(crate) fn request() -> Request {
+    Request {
         endpoint: "evil".to_owned(),
         method: Method::Get,
         effect: Effect::Read,
@@ -44,8 +44,12 @@ pub(crate) fn http() -> Attributes {
         operation: "GET /".to_owned(),
         share_ms: 0,
         capture: None,
-    };
-    match door::send(&request) {
+    }
+}
+
+/// What comes of such a request.
+pub(crate) fn http() -> Attributes {
+    match door::send(&request()) {
         Ok(response) => vec![label("status", response.status.to_string())],
         Err(error) => vec![label("reason", reason(error.reason)), label("message", error.message)],
     }

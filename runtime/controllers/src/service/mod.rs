@@ -23,6 +23,7 @@
 //! | [`unknown_annotations`] | those that look like a provider's and are none |
 //! | [`living`], [`claims`] | which Services may have the load balancer of an offer, and who takes it over |
 //! | [`view`], [`backends`] | what the provider is told |
+//! | [`rounds`] | which Services wait for a refresh, and who goes next |
 //! | [`vet`] | which addresses a load balancer may not have, whatever the provider says |
 //! | [`predicates`] | whether there is work for this controller, and which Nodes may be backends; computed from the object alone |
 //! | [`inventory`] | which load balancers there are, for those who compare providers |
@@ -60,6 +61,7 @@ pub(crate) mod record;
 mod recording;
 mod refresh;
 mod report;
+mod rounds;
 mod run;
 mod settings;
 mod syncer;
@@ -97,7 +99,7 @@ use backends::{Backends, Current};
 use key::Key;
 use living::Living;
 use locks::Locks;
-use refresh::rounds::Refresh;
+use rounds::Refresh;
 use syncer::Syncer;
 use vet::Places;
 use wake::Sources;

@@ -10,19 +10,17 @@
 //! A Service does not wait if someone changes it, if a refused component wrote its load balancer, or if it has no address. Hosts do
 //! not wait: a Service that waits gets the hosts of now.
 
-pub(crate) mod rounds;
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use self::rounds::Progress;
 use super::fingerprint::kind;
 use super::job::Job;
 use super::key::{Key, send};
 use super::provider::Provider;
+use super::rounds::Progress;
 use super::syncer::Syncer;
 use crate::queue::Verdict;
 

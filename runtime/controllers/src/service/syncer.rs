@@ -18,7 +18,7 @@ use super::locks::Locks;
 use super::memory::Memory;
 use super::metrics::ServiceMetrics;
 use super::provider::{LoadBalancerMembers, Provider};
-use super::refresh::rounds::Refresh;
+use super::rounds::Refresh;
 use super::settings::ServiceSettings;
 use super::vet::Places;
 use super::write::ServiceWriter;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::keys::parts;
 use super::value::{ConfigFileError, ConfigValue, Position, Shape};
-use super::veil::Veil;
+use super::veil::FileVeil;
 
 /// Most keys of a file, and most characters of a name: each key repeats the names of its section for the provider.
 const MAX_ENTRIES: usize = 10_000;
@@ -29,7 +29,7 @@ impl Entry {
         ConfigValue { shape: self.value.as_deref().map_or(Shape::Blank, Shape::Text), line: self.line }
     }
 
-    pub(super) fn veiled(&self, veil: &mut Veil<'_>) -> Value {
+    pub(super) fn veiled(&self, veil: &mut FileVeil<'_>) -> Value {
         let path: Vec<String> =
             [Some(&self.section), self.name.as_ref(), Some(&self.key)].into_iter().flatten().cloned().collect();
         let hiding = veil.hiding_gcfg(&path);

@@ -8,7 +8,7 @@ use serde_json::{Number, Value};
 use serde_saphyr::Spanned;
 
 use super::value::{ConfigFileError, ConfigValue, MAX_CONFIG_FILE, Position, Shape};
-use super::veil::{Hiding, Veil};
+use super::veil::{FileVeil, Hiding};
 
 /// Deepest nesting of YAML, three times that of a clouds.yaml: parsing recurses, with 35 KiB of stack per level in an
 /// unoptimised build. JSON's is 128.
@@ -64,7 +64,7 @@ impl Node {
     }
 
     /// JSON without secrets. `around` is what hides the values in a whole list or mapping.
-    pub(super) fn veiled(&self, veil: &mut Veil<'_>, path: &mut Vec<String>, around: Option<&Hiding>) -> Value {
+    pub(super) fn veiled(&self, veil: &mut FileVeil<'_>, path: &mut Vec<String>, around: Option<&Hiding>) -> Value {
         let own = veil.hiding(path);
         let hiding = own.as_ref().filter(|own| own.is_credential() || around.is_none()).or(around);
         match &self.kind {
@@ -89,7 +89,7 @@ impl Node {
     fn veiled_under(
         &self,
         part: String,
-        veil: &mut Veil<'_>,
+        veil: &mut FileVeil<'_>,
         path: &mut Vec<String>,
         around: Option<&Hiding>,
     ) -> Value {

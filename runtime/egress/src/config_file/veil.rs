@@ -39,12 +39,12 @@ impl Hiding {
 }
 
 /// Hides values and remembers them.
-pub(super) struct Veil<'a> {
+pub(super) struct FileVeil<'a> {
     declared: Vec<(Key, &'a str)>,
     pub(super) hidden: Vec<(String, Secret)>,
 }
 
-impl<'a> Veil<'a> {
+impl<'a> FileVeil<'a> {
     pub(super) fn new(declared: &'a BTreeMap<String, String>) -> Self {
         let declared = declared.iter().map(|(key, name)| (Key::parse(key), name.as_str())).collect();
         Self { declared, hidden: Vec::new() }

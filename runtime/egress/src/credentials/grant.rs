@@ -27,13 +27,13 @@ pub struct UseGrant {
 enum GrantedPlace {
     Header(String),
     Query(String),
-    /// With `answer`, the component sees the answer of such a request, although nothing of it is captured.
+    /// The component sees only the status of such a request, unless the host captures a value of its answer. With `answer`, it sees the answer in any case.
     Body {
         /// Where in the JSON it is; none for a body that is no JSON.
         pointer: Option<String>,
         answer: bool,
     },
-    /// With `any`, it signs whatever the component says; else what tells the truth about the request.
+    /// Signs only texts that describe the request as it is sent. With `any`, it signs every text of the component.
     Signing {
         any: bool,
     },

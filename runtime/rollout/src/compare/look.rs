@@ -178,7 +178,7 @@ impl Patience {
         new: impl Future<Output = Result<T, Failure>>,
     ) -> (Result<T, Failure>, Result<T, Failure>) {
         if self.0.lock().is_zero() {
-            let failure = Failure::new(Reaction::Retry, "the one before gave no answer to others like this");
+            let failure = Failure::new(Reaction::Retry, "the last good one gave no answer to others like this");
             return (Err(failure), new.await);
         }
         let begun = Instant::now();

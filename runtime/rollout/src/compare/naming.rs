@@ -20,7 +20,7 @@ pub(crate) async fn naming(provider: &impl LoadBalancers) -> Option<String> {
 /// What is wrong with the name that a new component gives.
 pub(crate) fn difference(before: Option<&str>, new: Option<&str>) -> Option<Difference> {
     let (before, new) = (before?, new?);
-    let what = || format!("it calls its load balancer {new:?}, and the one before calls it {before:?}");
+    let what = || format!("it calls its load balancer {new:?}, and the last good one calls it {before:?}");
     (before != new).then(|| Difference::new("Service", "that is to come", what()))
 }
 
@@ -40,6 +40,9 @@ mod tests {
             assert_eq!(difference(before, new).is_some(), differs, "{before:?} {new:?}");
         }
         let told = difference(Some("a"), Some("b")).unwrap().to_string();
-        assert_eq!(told, r#"Service that is to come: it calls its load balancer "b", and the one before calls it "a""#);
+        assert_eq!(
+            told,
+            r#"Service that is to come: it calls its load balancer "b", and the last good one calls it "a""#
+        );
     }
 }

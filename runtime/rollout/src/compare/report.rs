@@ -25,7 +25,7 @@ pub struct Difference {
     pub kind: &'static str,
     /// `NAME`, `NAMESPACE/NAME`, or the network that the route leads to.
     pub name: String,
-    /// What the new one says, and the one before.
+    /// What the new one says, and the last good one.
     pub what: String,
 }
 

@@ -1,6 +1,6 @@
 //! Asks both components for all routes, with one call each.
 //!
-//! | the one before | the new one | |
+//! | the last good one | the new one | |
 //! |---|---|---|
 //! | answers | answers | compared, target by target, as during a trial |
 //! | answers | fails | a difference; after `throttled` nobody can tell |

@@ -323,9 +323,9 @@ async fn a_machine_that_the_new_one_finds_less_of_is_a_difference() {
         ("another type", |name| found(name, |one| one.instance_type = "large".into()), "\"large\", and was \"small\""),
         ("no zone", |name| found(name, |one| one.zone.clear()), "its zone is \"\""),
         ("another region", |name| found(name, |one| one.region = "south".into()), "its region is \"south\""),
-        ("no address", |name| found(name, |one| one.addresses.clear()), "InternalIP 10.0.0.1 of the one before"),
-        ("fails", |_| Finding::Unknown(failure(Reaction::Retry)), "fails where the one before answers: on purpose"),
-        ("another's", |_| Finding::Unknown(failure(Reaction::Elsewhere)), "fails where the one before answers"),
+        ("no address", |name| found(name, |one| one.addresses.clear()), "InternalIP 10.0.0.1 of the last good one"),
+        ("fails", |_| Finding::Unknown(failure(Reaction::Retry)), "fails where the last good one answers: on purpose"),
+        ("another's", |_| Finding::Unknown(failure(Reaction::Elsewhere)), "fails where the last good one answers"),
     ];
     for (which, answer, part) in cases {
         let new = Fake {
@@ -337,7 +337,7 @@ async fn a_machine_that_the_new_one_finds_less_of_is_a_difference() {
         assert_eq!(new.count("find"), 6, "{which}: two looks");
     }
     let told = differences(&good(), &Fake { crashes: true, ..good() }, &cluster(3, 0)).await;
-    assert_eq!((told.len(), &*told[0]), (3, "Node n0: it fails where the one before answers: on purpose"));
+    assert_eq!((told.len(), &*told[0]), (3, "Node n0: it fails where the last good one answers: on purpose"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -374,7 +374,10 @@ async fn a_load_balancer_that_is_not_found_or_is_another_one_is_a_difference_wit
             "is 192.0.2.9, and 192.0.2.1 by",
         ),
         (Fake { places: says(|_, _| Ok(Some(vec![]))), ..good() }, "is none, and 192.0.2.1 by"),
-        (Fake { places: says(|_, _| Err(failure(Reaction::Invalid))), ..good() }, "fails where the one before answers"),
+        (
+            Fake { places: says(|_, _| Err(failure(Reaction::Invalid))), ..good() },
+            "fails where the last good one answers",
+        ),
         (Fake { mark: says(|_, _| Ok(None)), ..good() }, "it would change no load balancer"),
         (
             Fake { mark: says(|_, _| Ok(Some(Mark { load_balancer: "x".into(), uid: None }))), ..good() },
@@ -390,7 +393,7 @@ async fn a_load_balancer_that_is_not_found_or_is_another_one_is_a_difference_wit
     let with = [
         (surveying(|_, _| Standing::Missing), "it finds no load balancer"),
         (surveying(|_, _| Standing::InStep(vec![ingress("192.0.2.9")])), "is 192.0.2.9"),
-        (surveying(unknown), "fails where the one before answers"),
+        (surveying(unknown), "fails where the last good one answers"),
         (Fake { name: says(|_, _| Ok("other".into())), ..surveying(in_step) }, "it calls the load balancer \"other\""),
         (Fake { places: says(|_, _| Ok(Some(vec![ingress("192.0.2.9")]))), ..surveying(differs) }, "is 192.0.2.9"),
     ];
@@ -438,7 +441,7 @@ async fn an_outage_is_no_difference_and_passes() {
         let error = compared(&down(old), &down(new), &cluster(3, 1)).await.unwrap_err().to_string();
         assert!(error.contains("neither answers about any of the Nodes: on purpose"), "{old:?} {new:?}: {error}");
     }
-    // The cloud asks for a pause, the one before has a listing that it shares.
+    // The cloud asks for a pause, the last good one has a listing that it shares.
     let error = compared(&good(), &down(Reaction::Throttled), &cluster(3, 1)).await.unwrap_err();
     assert!(error.to_string().contains("Nodes"), "{error}");
     let down = || surveying(|_, _| Standing::Unknown(failure(Reaction::Retry)));
@@ -474,7 +477,7 @@ async fn what_is_over_by_the_second_look_is_no_difference() {
         assert_eq!(differences(&good(), &at_first(first), &cluster(2, 0)).await, [""; 0]);
     }
     assert_eq!(begun.elapsed(), 2 * CompareLimits::default().pause);
-    // The machine is switched off and deleted meanwhile, as the one before sees at the second look too.
+    // The machine is switched off and deleted meanwhile, as the last good one sees at the second look too.
     let goes = |name: &str, times: usize| if times == 0 { found(name, |_| {}) } else { Finding::Absent };
     let new = Fake { machine: says(|_, _| Finding::Absent), ..good() };
     assert_eq!(differences(&Fake { machine: says(goes), ..good() }, &new, &cluster(2, 0)).await, [""; 0]);

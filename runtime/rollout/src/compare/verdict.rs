@@ -5,14 +5,14 @@ use ccm_cloud::{Failure, Finding, Ingress, Instance, Mark, Reaction, Standing};
 /// Most bytes of a failure that are repeated.
 const MAX_FAILURE: usize = 160;
 
-/// What the answers of the new one and the one before come to.
+/// What the answers of the new one and the last good one come to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Nothing is lost.
     Same,
     /// The new one finds less, or something else: what, in words.
     Differs(String),
-    /// The new one fails where the one before answers.
+    /// The new one fails where the last good one answers.
     Fails(Failure),
     /// There is nothing to compare.
     Open {
@@ -34,10 +34,10 @@ impl Verdict {
         Self::Open { is_answered, passing }
     }
 
-    /// The new one failed where the one before found something.
+    /// The new one failed where the last good one found something.
     fn failed(failure: &Failure) -> Self {
         match failure.reaction {
-            // The cloud's word, which the one before would have had as well.
+            // The cloud's word, which the last good one would have had as well.
             Reaction::Throttled => Self::open(false, [Some(failure), None]),
             _ => Self::Fails(failure.clone()),
         }
@@ -54,7 +54,7 @@ impl Verdict {
             Self::Differs(what) => Some(what.clone()),
             Self::Fails(failure) => {
                 let failure = cut(&failure.to_string());
-                Some(format!("it fails where the one before answers: {failure}"))
+                Some(format!("it fails where the last good one answers: {failure}"))
             }
             Self::Same | Self::Open { .. } | Self::Found | Self::NotAsked => None,
         }
@@ -111,7 +111,7 @@ pub(super) fn of_machine(old: &Finding, new: &Finding) -> Verdict {
     match (old, new) {
         (Finding::Found(old), Finding::Found(new)) => same_unless(instance(old, new)),
         (Finding::Found(_), Finding::Absent) => {
-            Verdict::Differs("it says that the machine does not exist, and the one before finds it".to_owned())
+            Verdict::Differs("it says that the machine does not exist, and the last good one finds it".to_owned())
         }
         (Finding::Found(_), Finding::Unknown(failure)) => Verdict::failed(failure),
         // What is gone already can be lost by nobody.
@@ -134,11 +134,11 @@ fn instance(old: &Instance, new: &Instance) -> Option<String> {
         ("region", &old.region, &new.region),
     ];
     let part = |(name, old, new): (&str, &String, &String)| {
-        (!old.is_empty() && old != new).then(|| format!("its {name} is {new:?}, and was {old:?} by the one before"))
+        (!old.is_empty() && old != new).then(|| format!("its {name} is {new:?}, and was {old:?} by the last good one"))
     };
     parts.into_iter().find_map(part).or_else(|| {
         let lost = old.addresses.iter().find(|address| !new.addresses.contains(address))?;
-        Some(format!("the address {} {} of the one before is not among its addresses", lost.kind, lost.value))
+        Some(format!("the address {} {} of the last good one is not among its addresses", lost.kind, lost.value))
     })
 }
 
@@ -174,11 +174,11 @@ pub(super) fn of_places(
 pub(super) fn of_mark(old: &Result<Option<Mark>, Failure>, new: &Result<Option<Mark>, Failure>) -> Verdict {
     of_answers(old, new, |old, new| match (old, new) {
         (Some(old), Some(new)) if old.load_balancer != new.load_balancer => Verdict::Differs(format!(
-            "it would change the load balancer {:?}, and the one before {:?}",
+            "it would change the load balancer {:?}, and the last good one {:?}",
             new.load_balancer, old.load_balancer
         )),
         (Some(old), None) => {
-            Verdict::Differs(format!("it would change no load balancer, and the one before {:?}", old.load_balancer))
+            Verdict::Differs(format!("it would change no load balancer, and the last good one {:?}", old.load_balancer))
         }
         (Some(_), Some(_)) | (None, _) => Verdict::Same,
     })
@@ -188,7 +188,7 @@ pub(super) fn of_mark(old: &Result<Option<Mark>, Failure>, new: &Result<Option<M
 pub(super) fn of_name(old: &Result<String, Failure>, new: &Result<String, Failure>) -> Verdict {
     of_answers(old, new, |old, new| match old == new {
         true => Verdict::Same,
-        false => Verdict::Differs(format!("it calls the load balancer {new:?}, and the one before {old:?}")),
+        false => Verdict::Differs(format!("it calls the load balancer {new:?}, and the last good one {old:?}")),
     })
 }
 
@@ -207,12 +207,12 @@ fn of_answers<T>(old: &Result<T, Failure>, new: &Result<T, Failure>, judge: impl
 }
 
 fn lost() -> Verdict {
-    Verdict::Differs("it finds no load balancer, and the one before finds it".to_owned())
+    Verdict::Differs("it finds no load balancer, and the last good one finds it".to_owned())
 }
 
 fn addresses(old: &[Ingress], new: &[Ingress]) -> Option<String> {
     let (lost, told) = lost_address(old, new)?;
-    Some(format!("the address of its load balancer is {told}, and {lost} by the one before"))
+    Some(format!("the address of its load balancer is {told}, and {lost} by the last good one"))
 }
 
 /// An address that the new one does not tell, and what it tells. One that is being built has none yet.

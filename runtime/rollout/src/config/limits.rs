@@ -6,7 +6,7 @@ mod tests;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use bytesize::ByteSize;
 use ccm_egress::config::{BudgetSettings, ClientSettings, HeaderLimits, NetworkLimits, NetworkSettings, RetrySettings};
 use ccm_egress::{Cache, LogLimits};
@@ -173,12 +173,15 @@ pub struct LimitSettings {
     pub compare_services: Option<usize>,
     /// Services that the host compares one by one. It compares others by survey and name only. Default 20.
     pub compare_single_services: Option<usize>,
-    /// Time of the whole comparison. After that the host refuses the component and retries. Make it longer than two calls (`call-time`): an old
-    /// component that hangs would otherwise keep each new one out. Default 3m.
+    /// Time of the whole comparison. After that the host refuses the component and retries. At least three calls (`call-time`): an old component
+    /// that hangs would otherwise keep each new one out. If they take longer than the default, their time is the default. Default 3m.
     pub compare_time: Option<String>,
     /// Time before the second look at what differs. A shorter time than a provider shares listings sees the same twice. Default 5s.
     pub compare_pause: Option<String>,
 }
+
+/// So many calls of a component that hangs must end before the comparison does: then what the other one says counts.
+const COMPARED_CALLS: u32 = 3;
 
 /// Limits of one provider, complete.
 #[derive(Debug, Clone, PartialEq)]
@@ -239,6 +242,7 @@ impl LimitSettings {
     /// Names the limit whose value cannot be.
     pub fn resolve(&self, preset: LimitPreset) -> Result<ProviderLimits> {
         let base = preset.sandbox();
+        let call_time = time("call-time", self.call_time.as_deref(), base.call_time)?;
         let log = LogLimits::default();
         Ok(ProviderLimits {
             source_bytes: bytes("source-bytes", self.source_bytes, preset.source_bytes())?,
@@ -258,7 +262,7 @@ impl LimitSettings {
                 instances: count("instances", self.instances, base.instances)?,
                 handles: count("handles", self.handles, base.handles)?,
                 host_call_bytes: bytes("host-call-bytes", self.host_call_bytes, base.host_call_bytes)?,
-                call_time: time("call-time", self.call_time.as_deref(), base.call_time)?,
+                call_time,
                 call_cpu: time("call-cpu", self.call_cpu.as_deref(), base.call_cpu)?,
                 busy_calls: count("busy-calls", self.busy_calls, base.busy_calls)?,
                 events: self.events.unwrap_or(base.events),
@@ -273,18 +277,24 @@ impl LimitSettings {
             },
             cache_bytes: self.cache_bytes.map_or(Cache::DEFAULT_BYTES, |size| size.as_u64()),
             network: self.network()?,
-            compare: self.compare()?,
+            compare: self.compare(call_time)?,
         })
     }
 
-    fn compare(&self) -> Result<CompareLimits> {
+    fn compare(&self, call_time: Duration) -> Result<CompareLimits> {
         let base = CompareLimits::default();
         let single_services = self.compare_single_services;
+        let least = call_time.saturating_mul(COMPARED_CALLS);
+        let whole = time("compare-time", self.compare_time.as_deref(), base.time.max(least))?;
+        ensure!(
+            whole >= least,
+            "limit compare-time: {whole:?} is less than {COMPARED_CALLS} calls, which may take {call_time:?} each (limit call-time): a component that hangs would keep out each one that could take its place; give at least {least:?}"
+        );
         Ok(CompareLimits {
             nodes: count("compare-nodes", self.compare_nodes, base.nodes)?,
             services: count("compare-services", self.compare_services, base.services)?,
             single_services: count("compare-single-services", single_services, base.single_services)?,
-            time: time("compare-time", self.compare_time.as_deref(), base.time)?,
+            time: whole,
             pause: time("compare-pause", self.compare_pause.as_deref(), base.pause)?,
         })
     }

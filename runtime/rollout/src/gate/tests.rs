@@ -42,8 +42,8 @@ fn each_reason_why_bytes_are_no_provider_is_a_step() {
         let rejected = Rejected::from(error);
         assert_eq!((rejected.step, rejected.error.to_string()), (step, told));
     }
-    assert_eq!(Rejected::from(SourceError::TooLarge { size: 2, limit: 1 }).step, Step::Size);
-    assert_eq!(Rejected::from(SourceError::Empty(vec![])).step, Step::Source);
+    assert_eq!(Rejected::from(FetchError::TooLarge { size: 2, limit: 1 }).step, Step::Size);
+    assert_eq!(Rejected::from(FetchError::Empty(vec![])).step, Step::Source);
 }
 
 /// The same bytes are not compiled again and again; what the world around them decides is.
@@ -66,6 +66,29 @@ fn only_what_depends_on_more_than_the_bytes_is_tried_again() {
     // Nor is the memory that other calls have.
     let full = CallError::OutOfRoom("(unnamed)".to_owned(), NoRoom { budget: 1 });
     assert!(Rejected::from(LoadError::Describe(full)).may_pass_later());
+}
+
+#[test]
+fn a_component_is_unanswered_that_waits_for_its_cloud_and_not_one_that_crashes_or_says_no() {
+    let failed = |reaction| anyhow::Error::new(Failure::new(reaction, "on purpose"));
+    let cases = [
+        (failed(Reaction::Retry), true),
+        (failed(Reaction::Throttled).context("it cannot tell what it offers"), true),
+        (failed(Reaction::Pending), true),
+        (failed(Reaction::Unauthorized), false),
+        (failed(Reaction::Invalid), false),
+        (Unanswered("nobody answers".to_owned()).into(), true),
+        (CallError::OutOfTime(Duration::from_secs(60)).into(), true),
+        (CallError::OutOfRoom("(unnamed)".to_owned(), NoRoom { budget: 1 }).into(), true),
+        (CallError::OutOfCpu(Duration::from_secs(2)).into(), false),
+        (CallError::BadAnswer("on purpose".to_owned()).into(), false),
+        (anyhow!("its configuration is wrong"), false),
+    ];
+    for (error, is_unanswered) in cases {
+        let error = error.context("cloud-config is /etc/cloud.conf");
+        let text = format!("{error:#}");
+        assert_eq!(Rejected::at(Step::Check, error).is_unanswered(), is_unanswered, "{text}");
+    }
 }
 
 #[tokio::test]

@@ -1,9 +1,12 @@
-//! The first provider: until there is one, nothing is written to the cluster for it.
+//! The first component of a process: until there is one, nothing is written to the cluster for the provider.
+//!
+//! The last good one of the state folder is tried first, and the source only when that holds none, or one that cannot be used: what is proven goes
+//! before what nobody has tried. Once it serves, the source is looked at, and what that holds goes through the gate as any other component.
+//! So does the last good one here: it was proven with another configuration, perhaps, or by another host.
 
 use std::time::Duration;
 
 use anyhow::anyhow;
-use ccm_cloud::{Failure, Reaction};
 use ccm_sandbox::Provider;
 use futures::FutureExt as _;
 use tokio::time::Instant;
@@ -142,9 +145,7 @@ impl Keeper {
             NotAdmitted::LocalFile(error) => Unusable::for_good(&error),
             NotAdmitted::Rejected(rejected) => {
                 let may_pass = rejected.may_pass_later() || rejected.step == Step::Probation;
-                let failure = rejected.error.downcast_ref::<Failure>().map(|failure| failure.reaction);
-                let is_unanswered =
-                    matches!(failure, Some(Reaction::Retry | Reaction::Throttled | Reaction::Pending)) && may_pass;
+                let is_unanswered = rejected.is_unanswered();
                 let error = without_request_ids(&format!("{:#}", rejected.error));
                 Unusable { error, may_pass, is_unanswered }
             }
@@ -185,7 +186,7 @@ impl Keeper {
         (self.look, self.missed) = (look, missed);
         self.optimise = Optimise::of(&self.surroundings.sandbox, &release, &bytes, &self.config);
         self.first = Some(release.version.digest.clone());
-        self.candidate = Some(Candidate { digest: release.version.digest.clone(), bytes, signature, times });
+        self.candidates = vec![Candidate { digest: release.version.digest.clone(), bytes, signature, times }];
         let (slot, news) = Slot::new(release, self.remembered.refused.clone(), self.settings.probation);
         self.surroundings.slots.lock().insert(self.source.clone(), slot.clone());
         self.place = Some(Place { slot: slot.clone(), news });

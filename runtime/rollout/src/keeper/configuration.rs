@@ -17,6 +17,7 @@ use super::{Keeper, MAX_DELAY, MIN_DELAY};
 use crate::config::ProviderConfig;
 use crate::config::edition::Says;
 use crate::gate::{Rejected, Step};
+use crate::pipeline::configure::Patience;
 use crate::retry::delay;
 use crate::slot::{Slot, Stands};
 use crate::source::{Changes, Source};
@@ -50,6 +51,10 @@ struct Judged {
 
 /// From one try to the next while the files change, but what they tell a component does not: each try asks the cloud.
 const AGAIN: Duration = Duration::from_secs(10);
+
+/// So many times a configuration waits for a component on trial that does not answer from it: about a minute. It may never, and keep the
+/// proven one from its credentials.
+const PATIENCE: usize = 6;
 
 impl Configuration {
     /// Looks at the files every `period`.
@@ -153,12 +158,12 @@ impl Keeper {
         } else {
             self.configuration.tries = 0;
         }
-        let has_trial = stands.trial.is_some();
+        let patience = if self.configuration.tries < PATIENCE { Patience::Waits } else { Patience::Over };
         let (surroundings, config) = (Arc::clone(&self.surroundings), Arc::clone(&self.config));
-        let configured = async move { surroundings.configure(&config, &stands).await };
+        let configured = async move { surroundings.configure(&config, &stands, patience).await };
         match self.meanwhile(configured).await {
             Ok(Some(with)) => {
-                let is_withdrawn = has_trial && with.trial.is_none();
+                let is_withdrawn = matches!(with.trial, Some(Err(_)));
                 let Some(exchange) = slot.configure(generation, with) else {
                     // Somebody else serves, who has a configuration of its own.
                     return self.configuration.look_again();
@@ -231,7 +236,7 @@ impl Keeper {
             )
         } else {
             format!(
-                "the changed configuration ({files}) is rejected (step {step} of the gate): {reason}; {serving} continues to serve with the one before"
+                "the changed configuration ({files}) is rejected (step {step} of the gate): {reason}; {serving} continues to serve with the old configuration"
             )
         };
         let refused = NotTaken::now(step, None, reason);

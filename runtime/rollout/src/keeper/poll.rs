@@ -12,7 +12,7 @@ use crate::gate::{self, Rejected, Step, Unpacked};
 use crate::pipeline::NotAdmitted;
 use crate::retry::delay;
 use crate::slot::{Refusals, Slot};
-use crate::source::{Packed, SourceError};
+use crate::source::{FetchError, Packed};
 
 /// How long an API server may be away before that is a reason to reject what it holds: it restarts now and then.
 const AWAY: Duration = Duration::from_secs(60);
@@ -140,7 +140,7 @@ impl Keeper {
 
     /// Whether the API server is away, and not for long yet: then nothing is wrong with the source.
     fn waits_for_the_api_server(&mut self, rejected: &Rejected) -> bool {
-        if !rejected.error.downcast_ref::<SourceError>().is_some_and(SourceError::is_passing) {
+        if !rejected.error.downcast_ref::<FetchError>().is_some_and(FetchError::is_passing) {
             return false;
         }
         if self.away.is_none() {

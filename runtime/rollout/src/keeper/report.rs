@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use ccm_cloud::Severity;
+use ccm_sandbox::Provider;
 
 use super::Keeper;
 use crate::gate::{Rejected, Step};
 use crate::ledger::Judgement;
 use crate::pipeline::Taken;
 use crate::release::{Version, short};
-use crate::slot::standing::Transition;
-use crate::slot::{News, ProbationSettings, View};
+use crate::slot::state::Transition;
+use crate::slot::{News, ProbationSettings, Slot, View};
 use crate::status::{NotTaken, Times, milliseconds};
 
 /// What was told of the source last.
@@ -63,23 +64,32 @@ impl Keeper {
                 break;
             }
         }
-        let release = taken.release.clone();
-        let exchange = if taken.is_apart { slot.put_apart(release) } else { slot.put(release) };
-        let Some(exchange) = exchange else {
+        if !self.put(&slot, taken, read) {
             // It was refused, or another way of packing it taken, while it was in the gate.
             self.note_trial_of_now().await;
             self.was_refused(&slot, &digest).await;
             return;
-        };
-        let times = self.took(&taken, read, Some(exchange));
-        let Taken { bytes, signature, .. } = taken;
-        self.candidate = Some(Candidate { digest, bytes, signature, times });
+        }
         self.retry = None;
         // Others may have judged it already.
         if let Some(share) = &self.share {
             share.entry.tell(&slot);
         }
         self.catch_up().await;
+        // By now it is told who was proven before.
+        self.candidates.retain(|candidate| candidate.digest == digest);
+    }
+
+    /// Puts it there, to be kept when it is proven. Returns whether it serves.
+    pub(super) fn put(&mut self, slot: &Slot<Provider>, taken: Taken, read: Duration) -> bool {
+        let (release, digest) = (taken.release.clone(), taken.release.version.digest.clone());
+        let exchange = if taken.is_apart { slot.put_apart(release) } else { slot.put(release) };
+        let Some(exchange) = exchange else { return false };
+        let times = self.took(&taken, read, Some(exchange));
+        let Taken { bytes, signature, .. } = taken;
+        // The one before may be proven, and that not told yet.
+        self.candidates.push(Candidate { digest, bytes, signature, times });
+        true
     }
 
     /// Something was taken: how long that took. The first one takes nobody's place.
@@ -121,7 +131,7 @@ impl Keeper {
                 }
             }),
             News::Changed(transition, view) => {
-                self.shows_standing(&transition, &view);
+                self.shows_state(&transition, &view);
                 self.audience.metrics.stands(&self.source, &view, gone(&transition));
                 // First: whoever is killed while others are told must not blame who was judged, nor forget the verdict.
                 let refused = self.slot().map(|slot| slot.refused()).unwrap_or_default();
@@ -136,14 +146,18 @@ impl Keeper {
     }
 
     /// The page says at once how the components stand, and what no longer counts with that, or does now.
-    fn shows_standing(&self, transition: &Transition, view: &View) {
-        let times = self.candidate.as_ref().map(|candidate| candidate.times);
+    fn shows_state(&self, transition: &Transition, view: &View) {
+        let times = self.candidates.last().map(|candidate| candidate.times);
         let is_configured = !self.configuration.is_refused();
         self.shows(|known| {
             known.view = Some(view.clone());
             match transition {
                 Transition::Exchanged { .. } => (known.refused, known.times) = (None, times),
-                Transition::Withdrawn { .. } => known.refused = None,
+                Transition::Withdrawn { trial, why } => {
+                    let refused =
+                        |why: &String| NotTaken::now(Step::Probation, Some(trial.digest.clone()), why.clone());
+                    known.refused = why.as_ref().map(refused);
+                }
                 Transition::Returned { failed, refusal } => {
                     let (digest, why) = (Some(failed.digest.clone()), refusal.reason.clone());
                     known.refused = Some(NotTaken::now(Step::Probation, digest, why));
@@ -191,9 +205,17 @@ impl Keeper {
                 self.share(Judgement::Refused(refusal)).await;
             }
             // The source holds the proven one again.
-            Transition::Withdrawn { trial } => {
+            Transition::Withdrawn { trial, why: None } => {
                 let text = format!("{serving} serves again in place of {trial}, which was on probation");
                 self.tell(Severity::Normal, "ProviderLoaded", text).await;
+            }
+            Transition::Withdrawn { trial, why: Some(why) } => {
+                let text = format!(
+                    "{serving} serves again in place of {trial}, whose probation ends without a verdict: {why}"
+                );
+                // With another configuration, the source is looked at again.
+                self.told = Some(Told { text: text.clone(), failed: None });
+                self.tell(Severity::Warning, "ProviderWithdrawn", text).await;
             }
             Transition::Contested { proven, why } => {
                 let text = format!("{proven} serves here, but {why}; put a fixed component into the source");
@@ -206,7 +228,7 @@ impl Keeper {
 
     /// Keeps the component with this digest, which is proven, in the state folder.
     async fn keep(&mut self, digest: &str) {
-        let candidate = self.candidate.take_if(|candidate| candidate.digest == digest);
+        let candidate = self.candidates.extract_if(.., |candidate| candidate.digest == digest).last();
         let (Some(last_good), Some(Candidate { bytes, signature, .. })) = (&self.last_good, candidate) else { return };
         if let Err(error) = last_good.keep(&bytes, signature.as_deref()).await {
             let error = format!("{error:#}");
@@ -292,7 +314,7 @@ fn gone(transition: &Transition) -> Option<&Version> {
     match transition {
         Transition::Exchanged { before: gone }
         | Transition::Returned { failed: gone, .. }
-        | Transition::Withdrawn { trial: gone } => Some(gone),
+        | Transition::Withdrawn { trial: gone, .. } => Some(gone),
         Transition::Proven | Transition::Configured | Transition::Contested { .. } => None,
     }
 }

@@ -83,16 +83,7 @@ impl Share {
     /// See [`PeersError`].
     async fn listen<C: Component>(&mut self, slot: Option<&Slot<C>>) -> Result<(), PeersError> {
         let leads = self.peers.leads();
-        if let (true, None, Some(slot)) = (leads, &self.naming, slot)
-            && let Ok(entry) = self.peers.read().await
-        {
-            // What the leader before has proven ends a trial here, and is not replaced by what was proven here before.
-            entry.tell(slot);
-        }
-        if let (true, Some(slot)) = (leads, slot) {
-            self.name(slot).await;
-        }
-        let heard = if self.untold.is_empty() { self.peers.read().await } else { self.peers.tell(&self.untold).await };
+        let heard = self.talk(slot.filter(|_| leads)).await;
         if leads {
             self.peers.told();
         }
@@ -109,6 +100,18 @@ impl Share {
             }
         }
         Ok(())
+    }
+
+    /// `leads`: the slot of a process that leads.
+    async fn talk<C: Component>(&mut self, leads: Option<&Slot<C>>) -> Result<Entry, PeersError> {
+        if let Some(slot) = leads {
+            if self.naming.is_none() {
+                // What the leader before has proven ends a trial here, and is not replaced by what was proven here before.
+                self.peers.read().await?.tell(slot);
+            }
+            self.name(slot).await;
+        }
+        if self.untold.is_empty() { self.peers.read().await } else { self.peers.tell(&self.untold).await }
     }
 
     /// Somebody has cleared the ConfigMap, or made it anew: a new pod would take what was refused here.

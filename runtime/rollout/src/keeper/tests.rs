@@ -22,11 +22,13 @@ use prometheus_client::registry::Registry;
 use super::*;
 use crate::config::ProviderRecord;
 use crate::context::{ProcessSecrets, SharedContext};
+use crate::gate;
 use crate::last_good::Trials;
 use crate::ledger::peers::tests::{Server, Shared, client, settings};
 use crate::pipeline::Listeners;
 use crate::preflight;
 use crate::slot::Refusals;
+use crate::source::Packed;
 use crate::status::ProviderStatuses;
 
 /// Hears nothing.
@@ -188,6 +190,33 @@ async fn who_follows_one_that_is_proven_in_the_moment_of_the_exchange_is_noted_b
     assert_eq!((view.serving.version.as_str(), view.is_on_trial), ("3", true));
     let noted = String::from_utf8(noted.expect("it served without a note")).unwrap();
     assert!(noted.contains(&view.serving.digest), "{noted}");
+}
+
+/// The next one was in its place when that was told, so that the state folder kept the one before both.
+#[tokio::test]
+async fn who_is_proven_in_the_moment_of_the_exchange_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, state) = (folder.path().join("p.wasm"), folder.path().join("state"));
+    std::fs::write(&source, version("1")).unwrap();
+    let mut keeper = keeper(&source, &state, None).await;
+    let slot = keeper.bootstrap().await.unwrap();
+    keeper.begun().await;
+    std::fs::write(&source, version("2")).unwrap();
+    keeper.look().await;
+
+    let packed = Packed { bytes: version("3"), signature: None, uid: None };
+    let unpacked = gate::unpacked(&keeper.config, packed).await.ok().unwrap();
+    let before = slot.proven();
+    let taken = keeper.surroundings.admit(&keeper.config, unpacked, Some(&before), None).await.ok().unwrap();
+    let node = Node { name: "n1".to_owned(), ..Node::default() };
+    slot.find(vec![node.clone()], Need::Existence).await.unwrap();
+    assert_eq!((slot.view().proven.version.as_str(), slot.view().is_on_trial), ("2", false));
+    assert!(keeper.put(&slot, taken, Duration::ZERO), "nobody has told the keeper yet");
+    keeper.catch_up().await;
+    assert!(file(&state, "wasm") == Some(version("2")));
+    slot.find(vec![node], Need::Existence).await.unwrap();
+    keeper.catch_up().await;
+    assert!(file(&state, "wasm") == Some(version("3")));
 }
 
 /// A component in the gate waited for as long as the API server did not say what other replicas knew.

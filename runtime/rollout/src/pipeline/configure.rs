@@ -11,7 +11,16 @@ use crate::context;
 use crate::gate::{self, Rejected, Step};
 use crate::release::Release;
 use crate::slot::Stands;
-use crate::slot::standing::Reconfigured;
+use crate::slot::state::Reconfigured;
+
+/// What becomes of a component on trial that does not answer from another configuration for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// The configuration waits until it does.
+    Waits,
+    /// It goes without a verdict.
+    Over,
+}
 
 impl Surroundings {
     /// The components of a slot with what the files say now; none where the files changed meanwhile. Nothing of a configuration that is
@@ -19,6 +28,7 @@ impl Surroundings {
     ///
     /// The proven one comes first: it is known, so that what goes wrong is the configuration's fault. The one on trial is compared with that,
     /// since both are to answer from one configuration. Where it fails, that is its own fault, and it has to go through the whole gate again.
+    /// Whether a failure that passes is [`waited`](Patience) for is the caller's to say: until then both keep what they have.
     ///
     /// # Errors
     ///
@@ -27,27 +37,31 @@ impl Surroundings {
         &self,
         config: &ProviderConfig,
         stands: &Stands<Provider>,
+        patience: Patience,
     ) -> Result<Option<Reconfigured<Provider>>, Rejected> {
         let old = &stands.proven;
         let proven = self.with_files(config, old, &old.component).await;
         let with = match (&stands.trial, proven) {
             (None, proven) => Reconfigured { proven: Some(proven?), trial: None },
             (Some(trial), Ok(proven)) => {
-                let tried = self.with_files(config, trial, &proven.component).await;
-                if let Err(rejected) = &tried {
-                    let (version, error) = (&trial.version, format!("{:#}", rejected.error));
-                    let step = rejected.step.as_str();
-                    tracing::warn!(%version, step, error, "the component on probation does not pass the gate with the changed configuration");
-                }
-                Reconfigured { proven: Some(proven), trial: tried.ok() }
+                let tried = match self.with_files(config, trial, &proven.component).await {
+                    Err(mut rejected) if patience == Patience::Waits && rejected.is_unanswered() => {
+                        rejected.error = rejected.error.context(format!("{}, which is on probation", trial.version));
+                        return Err(rejected);
+                    }
+                    tried => tried.map_err(|Rejected { step, error, .. }| {
+                        format!("it does not pass the gate with the changed configuration (step {step}): {error:#}")
+                    }),
+                };
+                Reconfigured { proven: Some(proven), trial: Some(tried) }
             }
             // It came with a configuration that the proven one cannot do with, and so does the next one.
             (Some(trial), Err(_)) if stands.is_apart && !config.is_in_use(&trial.component) => {
-                Reconfigured { proven: None, trial: Some(self.with_files(config, trial, &old.component).await?) }
+                Reconfigured { proven: None, trial: Some(Ok(self.with_files(config, trial, &old.component).await?)) }
             }
             (Some(_), Err(rejected)) => return Err(rejected),
         };
-        let all = || with.proven.iter().chain(&with.trial);
+        let all = || with.proven.iter().chain(with.trial.iter().flatten());
         // Both read the files, one after the other.
         if !all().all(|one| config.is_in_use(&one.component)) {
             return Ok(None);

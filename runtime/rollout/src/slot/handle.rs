@@ -44,7 +44,10 @@ impl<C: Component> Handle<C> {
 
     pub(super) fn taken_back(&self) -> Failure {
         let version = &self.serving.release.version;
-        Failure::new(Reaction::Retry, format!("{version} was rolled back during this work; the one before takes over"))
+        Failure::new(
+            Reaction::Retry,
+            format!("{version} was rolled back during this work; the last good one takes over"),
+        )
     }
 
     /// The answer to `work`, which changes nothing; none when the component fails its trial meanwhile: questions that hang on it would

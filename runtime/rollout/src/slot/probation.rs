@@ -27,6 +27,9 @@ impl Default for ProbationSettings {
     }
 }
 
+/// So many times as long as a trial takes, the two of a trial apart may differ: until then somebody may have mended the configuration.
+const APART: u32 = 10;
+
 /// The trial of one component.
 pub(super) struct Probation<C> {
     settings: ProbationSettings,
@@ -34,9 +37,10 @@ pub(super) struct Probation<C> {
     pub(super) witness: Arc<C>,
     /// What the new one had done before it was put into the slot.
     before: Crashes,
-    /// The witness has another configuration, which may be why the two differ: then no difference ends the trial. It does not pass either while
-    /// they differ.
+    /// The witness has another configuration, which may be why the two differ: then no difference refuses the new one. It does not pass either
+    /// while they differ, and goes [in the end](APART).
     is_apart: bool,
+    begun: Instant,
     counts: Mutex<Counts>,
 }
 
@@ -60,11 +64,20 @@ pub(super) enum Progress {
     Open,
     Passed,
     Failed(String),
+    /// The two differ, and either may be right.
+    Undecided(String),
 }
 
 impl<C: Component> Probation<C> {
     pub(super) fn begin(settings: ProbationSettings, witness: Arc<C>, component: &C, is_apart: bool) -> Self {
-        Self { settings, witness, before: component.crashes(), is_apart, counts: Mutex::default() }
+        Self {
+            settings,
+            witness,
+            before: component.crashes(),
+            is_apart,
+            begun: Instant::now(),
+            counts: Mutex::default(),
+        }
     }
 
     /// The new one failed, or said no, where the witness has an answer. Returns what a call comes to that it must not answer then.
@@ -137,14 +150,21 @@ impl<C: Component> Probation<C> {
                 component.last_crash()
             ));
         }
-        if let Some(why) = &counts.harm {
-            return if self.is_apart { Progress::Open } else { Progress::Failed(why.clone()) };
-        }
-        if counts.differences >= limit && !self.is_apart {
-            return Progress::Failed(format!(
-                "{} of its first {calls} calls failed or found less than the one before, the last: {}",
-                counts.differences, counts.last_difference
-            ));
+        let differs = counts.harm.clone().or_else(|| {
+            (counts.differences >= limit).then(|| {
+                format!(
+                    "{} of its first {calls} calls failed or found less than the last good one, the last: {}",
+                    counts.differences, counts.last_difference
+                )
+            })
+        });
+        match differs {
+            Some(why) if !self.is_apart => return Progress::Failed(why),
+            Some(why) if self.begun.elapsed() >= self.settings.time.saturating_mul(APART) => {
+                return Progress::Undecided(why);
+            }
+            Some(_) if counts.harm.is_some() => return Progress::Open,
+            Some(_) | None => {}
         }
         let is_over = counts.since.is_some_and(|since| since.elapsed() >= self.settings.time);
         // Where nothing has to be proven, no answer is waited for.

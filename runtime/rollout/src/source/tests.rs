@@ -22,10 +22,10 @@ fn an_api_server_that_is_away_says_nothing_about_the_source() {
     let api = |code| {
         let (reason, message) = if code == 403 { ("Forbidden", "User \"ccm\" cannot get it") } else { ("", "") };
         let (reason, message) = (reason.to_owned(), message.to_owned());
-        SourceError::Api(kube::Error::Api(Box::new(kube::core::Status { code, reason, message, ..Default::default() })))
+        FetchError::Api(kube::Error::Api(Box::new(kube::core::Status { code, reason, message, ..Default::default() })))
     };
-    let away = SourceError::Api(kube::Error::Service(Box::new(std::io::Error::other("connection refused"))));
-    for error in [api(500), api(503), api(429), away, SourceError::ApiTimeout] {
+    let away = FetchError::Api(kube::Error::Service(Box::new(std::io::Error::other("connection refused"))));
+    for error in [api(500), api(503), api(429), away, FetchError::ApiTimeout] {
         assert!(error.is_passing(), "{error}");
         assert!(
             !error.to_string().contains("the right to get it"),
@@ -33,8 +33,8 @@ fn an_api_server_that_is_away_says_nothing_about_the_source() {
         );
     }
     assert!(api(403).to_string().contains("the right to get it"), "{}", api(403));
-    let gone = SourceError::NoConfigMap { namespace: "a".into(), name: "b".into() };
-    for error in [api(403), api(401), gone, SourceError::Empty(vec![])] {
+    let gone = FetchError::NoConfigMap { namespace: "a".into(), name: "b".into() };
+    for error in [api(403), api(401), gone, FetchError::Empty(vec![])] {
         assert!(!error.is_passing(), "{error}");
     }
 }
@@ -76,7 +76,7 @@ fn a_name_that_no_config_map_can_have_is_refused_and_its_part_is_named() {
 }
 
 /// Reads a folder with these files in it.
-async fn read_folder(files: &[&str]) -> Result<Packed, SourceError> {
+async fn read_folder(files: &[&str]) -> Result<Packed, FetchError> {
     let folder = tempfile::tempdir().unwrap();
     for file in files {
         std::fs::write(folder.path().join(file), COMPONENT).unwrap();
@@ -88,10 +88,10 @@ async fn read_folder(files: &[&str]) -> Result<Packed, SourceError> {
 async fn a_folder_must_hold_exactly_one_component() {
     assert_eq!(read_folder(&["a.wasm", "README.md", "..data.wasm"]).await.unwrap().bytes, COMPONENT);
     assert!(
-        matches!(read_folder(&["a.wasm", "b.wasm.gz"]).await, Err(SourceError::Ambiguous(names)) if names == ["a.wasm", "b.wasm.gz"])
+        matches!(read_folder(&["a.wasm", "b.wasm.gz"]).await, Err(FetchError::Ambiguous(names)) if names == ["a.wasm", "b.wasm.gz"])
     );
-    assert!(matches!(read_folder(&["README.md"]).await, Err(SourceError::Empty(names)) if names == ["README.md"]));
-    assert!(matches!(read_folder(&[]).await, Err(SourceError::Empty(names)) if names.is_empty()));
+    assert!(matches!(read_folder(&["README.md"]).await, Err(FetchError::Empty(names)) if names == ["README.md"]));
+    assert!(matches!(read_folder(&[]).await, Err(FetchError::Empty(names)) if names.is_empty()));
 }
 
 #[tokio::test]
@@ -110,14 +110,14 @@ async fn a_file_over_the_limit_is_not_even_read() {
     let file = tempfile::NamedTempFile::new().unwrap();
     file.as_file().set_len(5 << 30).unwrap();
     let error = Source::Path(file.path().to_owned()).fetch(None, 1000).await.unwrap_err();
-    assert!(matches!(error, SourceError::TooLarge { size, limit: 1000 } if size == 5 << 30), "{error}");
+    assert!(matches!(error, FetchError::TooLarge { size, limit: 1000 } if size == 5 << 30), "{error}");
 }
 
 /// A pipe that nobody writes to once kept the process from ending; `/dev/zero` filled its memory.
 #[tokio::test]
 async fn what_is_no_file_is_not_read() {
     let error = "/dev/zero".parse::<Source>().unwrap().fetch(None, 1000).await.unwrap_err();
-    assert!(matches!(error, SourceError::NotAFile(_)), "{error}");
+    assert!(matches!(error, FetchError::NotAFile(_)), "{error}");
 }
 
 /// The caller says which source: its path once stood twice in the line.
@@ -147,7 +147,7 @@ async fn a_config_map_is_not_waited_for_without_end() {
     let begun = tokio::time::Instant::now();
     let source: Source = "configmap:a/b".parse().unwrap();
     let error = source.fetch(Some(&client), 1).await.unwrap_err();
-    assert!(matches!(error, SourceError::ApiTimeout), "{error}");
+    assert!(matches!(error, FetchError::ApiTimeout), "{error}");
     assert_eq!(
         (error.to_string().as_str(), begun.elapsed().as_secs()),
         ("the API server did not answer within 30s", 30)

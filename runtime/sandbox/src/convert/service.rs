@@ -2,11 +2,16 @@
 
 use ccm_cloud::{
     Annotation, Backend, Ingress, IpFamily, IpMode, PortStatus, Protocol, Service, ServicePort, ServiceType,
-    TrafficPolicy,
+    TrafficPolicy, Wish,
 };
 
 use super::{is_declared, to_address};
 use crate::bindings::ccm::cloud::types;
+use crate::bindings::exports::ccm::cloud::load_balancer_survey;
+
+pub(crate) fn wish(wish: Wish, declared: &[Annotation]) -> load_balancer_survey::Wish {
+    load_balancer_survey::Wish { service: service(wish.service, declared), backends: wish.backends }
+}
 
 /// A Service with only those annotations that the provider declared.
 pub(crate) fn service(service: Service, declared: &[Annotation]) -> types::Service {

@@ -12,7 +12,7 @@ use ccm_sandbox::Limits;
 use serde_json::{Value, json};
 
 use crate::cloud::{Cloud, Reply, ok, reply};
-use crate::rig::{Grants, Rig, Scripted, at, backends, component, map, service};
+use crate::rig::{Grants, REPORT, Rig, Scripted, at, backends, component, map, service};
 use crate::setup::SESSION;
 
 const SCRIPT: &str = "scripted.example/script";
@@ -277,7 +277,9 @@ async fn a_survey_gives_one_standing_per_wish_in_order() {
     ];
     let standings = rig.provider.survey(backends(&["a", "b", "c"]), wishes).await.unwrap();
     let wrong = |what: &str| {
-        let text = format!("load-balancer-survey.survey: the provider's answer breaks the contract: it gave {what}");
+        let text = format!(
+            "load-balancer-survey.survey of hostile: the provider's answer breaks the contract: it gave {what}{REPORT}"
+        );
         Standing::Unknown(Failure::new(Reaction::Retry, text))
     };
     let expected = [
@@ -300,7 +302,8 @@ async fn another_number_of_standings_than_of_wishes_is_no_answer() {
         let wishes = vec![wish(service(name), &[]), wish(service("good"), &[])];
         let failure = rig.provider.survey(backends(&[]), wishes).await.unwrap_err();
         let text = format!(
-            "load-balancer-survey.survey: the provider's answer breaks the contract: it gave {given} standings for 2 wishes"
+            "load-balancer-survey.survey of hostile: the provider's answer breaks the contract: it gave {given} standings for 2 \
+             wishes{REPORT}"
         );
         assert_eq!(failure, Failure::new(Reaction::Retry, text));
         assert_eq!(rig.end().outcome, "bad-answer");

@@ -5,10 +5,10 @@ use std::time::Duration;
 use ccm_cloud::{Failure, LoadBalancers as _, Mark, Outcome, Reaction, Service};
 use ccm_sandbox::Limits;
 
-use crate::rig::{Rig, at, backends, service};
+use crate::rig::{LOGGED, REPORT, Rig, at, backends, service};
 
 fn broken(function: &str, what: &str) -> Failure {
-    let text = format!("{function}: the provider's answer breaks the contract: it gave {what}");
+    let text = format!("{function} of hostile: the provider's answer breaks the contract: it gave {what}{REPORT}");
     Failure::new(Reaction::Retry, text)
 }
 
@@ -110,7 +110,7 @@ async fn a_crash_is_a_failure_to_be_retried_that_names_the_function() {
     let rig = Rig::hostile(Limits::default()).await;
     let crashed = |function: &str| {
         let trap = "wasm trap: wasm `unreachable` instruction executed";
-        Failure::new(Reaction::Retry, format!("{function}: the provider crashed: {trap}"))
+        Failure::new(Reaction::Retry, format!("{function} of hostile: the provider crashed: {trap}{LOGGED}"))
     };
     let ensured = rig.provider.ensure(service("panic"), backends(&[])).await;
     assert_eq!(ensured, Outcome::failed(crashed("load-balancers.ensure")));
@@ -129,7 +129,7 @@ async fn a_call_that_takes_too_long_is_a_failure_to_be_retried() {
     let limits = Limits { call_time: Duration::from_secs(1), call_cpu: Duration::from_secs(60), ..Limits::default() };
     let rig = Rig::hostile(limits).await;
     let outcome = rig.provider.ensure(service("spin"), backends(&[])).await;
-    let text = "load-balancers.ensure: no answer within 1s (limit call-time)";
+    let text = "load-balancers.ensure of hostile: no answer within 1s (limit call-time); raise the limit if its cloud needs that long";
     assert_eq!(outcome, Outcome::failed(Failure::new(Reaction::Retry, text)));
 }
 
@@ -145,6 +145,6 @@ async fn what_a_guest_says_is_short_wherever_it_goes() {
     let problems = rig.provider.validate(service("chatty"), None, false).await.unwrap();
     assert!(problems.len() == 50 && problems[0].fatal && problems.iter().all(|one| short(&one.message, 1024)));
     let failure = rig.provider.locks(service("many-locks")).await.unwrap_err();
-    assert!(failure.message.ends_with("it gave 101 locks, the most is 100"), "{failure}");
+    assert_eq!(failure, broken("load-balancers.locks", "101 locks, the most is 100"));
     assert_eq!(rig.provider.locks(service("a")).await, Ok(vec!["a".to_owned()]));
 }

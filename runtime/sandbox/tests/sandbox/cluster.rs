@@ -6,7 +6,7 @@ use ccm_sandbox::Limits;
 use serde_json::json;
 
 use crate::cloud::{Cloud, ok};
-use crate::rig::{Grants, Rig, Scripted, component, map, node, service};
+use crate::rig::{Grants, REPORT, Rig, Scripted, component, map, node, service};
 use crate::setup::SESSION;
 
 fn failed(message: &str) -> Failure {
@@ -35,8 +35,8 @@ async fn a_failure_of_an_object_that_was_not_asked_about_is_no_answer() {
     let rig = Rig::hostile(Limits::default()).await;
     let said = |what: &str| {
         failed(&format!(
-            "cluster.reconcile: the provider's answer breaks the contract: it gave a failure of {what}, which \
-             is not in the call"
+            "cluster.reconcile of hostile: the provider's answer breaks the contract: it gave a failure of {what}, which \
+             is not in the call{REPORT}"
         ))
     };
     let nodes = rig.provider.reconcile(vec![node("a"), node("stranger")], vec![]).await;
@@ -44,7 +44,7 @@ async fn a_failure_of_an_object_that_was_not_asked_about_is_no_answer() {
     let services = rig.provider.reconcile(vec![], vec![service("stranger")]).await;
     assert_eq!(services, Err(said("the Service default/not-of-this-call")));
     let crashed = rig.provider.reconcile(vec![node("panic")], vec![]).await.unwrap_err();
-    assert!(crashed.message.starts_with("cluster.reconcile: the provider crashed"), "{crashed}");
+    assert!(crashed.message.starts_with("cluster.reconcile of hostile: the provider crashed"), "{crashed}");
 }
 
 #[tokio::test]

@@ -8,13 +8,13 @@ use ccm_sandbox::{Limits, Sandbox};
 use tracing::Level;
 
 use crate::capture::{Capture, Line, guest_line};
-use crate::rig::{Event, HOSTILE, Rig, component, crashed, found, map, node};
+use crate::rig::{Event, HOSTILE, LOGGED, RAISE, REPORT, Rig, component, crashed, found, map, node};
 
 #[tokio::test]
 async fn a_guest_that_spins_is_stopped_at_its_computing_time() {
     let rig = Rig::hostile(Limits { call_cpu: Duration::from_millis(100), ..Limits::default() }).await;
     let error = rig.attack("spin").await;
-    assert_eq!(error, (crashed("more than 100ms of computing (limit call-cpu)"), "out-of-cpu"));
+    assert_eq!(error, (crashed(&format!("more than 100ms of computing (limit call-cpu){RAISE}")), "out-of-cpu"));
 }
 
 #[tokio::test]
@@ -22,7 +22,8 @@ async fn a_guest_that_takes_too_long_is_stopped_and_may_blame_the_cloud() {
     // A good call, such as the one that describes the provider, has time enough on a busy machine.
     let limits = Limits { call_time: Duration::from_secs(1), call_cpu: Duration::from_secs(60), ..Limits::default() };
     let rig = Rig::hostile(limits).await;
-    let slow = FindError::Failed(Failure::new(Reaction::Retry, "no answer within 1s (limit call-time)"));
+    let slow = "instances.find of hostile: no answer within 1s (limit call-time); raise the limit if its cloud needs that long";
+    let slow = FindError::Failed(Failure::new(Reaction::Retry, slow));
     assert_eq!(rig.attack("spin").await, (slow, "out-of-time"));
 }
 
@@ -30,7 +31,8 @@ async fn a_guest_that_takes_too_long_is_stopped_and_may_blame_the_cloud() {
 async fn a_guest_that_takes_memory_gets_its_limit_and_no_more() {
     let limits = Limits { memory_bytes: 8 << 20, ..Limits::default() };
     let rig = Rig::hostile(limits).await;
-    assert_eq!(rig.find(&["grow"]).await, Err(crashed("more than 8388608 bytes of memory (limit memory-bytes)")));
+    let expected = format!("more than 8388608 bytes of memory (limit memory-bytes){RAISE}");
+    assert_eq!(rig.find(&["grow"]).await, Err(crashed(&expected)));
     let end = rig.end();
     assert_eq!(end.outcome, "out-of-memory");
     assert!((6 << 20..=8 << 20).contains(&end.memory), "{end:?}");
@@ -40,8 +42,8 @@ async fn a_guest_that_takes_memory_gets_its_limit_and_no_more() {
 #[tokio::test]
 async fn a_guest_that_recurses_ends_at_its_own_stack_and_not_at_the_hosts() {
     let rig = Rig::hostile(Limits::default()).await;
-    let expected = "the provider crashed: wasm trap: call stack exhausted";
-    assert_eq!(rig.attack("recurse").await, (crashed(expected), "trap"));
+    let expected = format!("the provider crashed: wasm trap: call stack exhausted{LOGGED}");
+    assert_eq!(rig.attack("recurse").await, (crashed(&expected), "trap"));
 }
 
 #[tokio::test]
@@ -50,8 +52,8 @@ async fn a_panic_ends_the_call_and_its_message_is_in_the_log() {
     let rig = Rig::hostile(Limits::default()).await;
     log.take();
     let error = rig.attack("panic").await;
-    let expected = "the provider crashed: wasm trap: wasm `unreachable` instruction executed";
-    assert_eq!(error, (crashed(expected), "trap"));
+    let expected = format!("the provider crashed: wasm trap: wasm `unreachable` instruction executed{LOGGED}");
+    assert_eq!(error, (crashed(&expected), "trap"));
     let lines = log.take();
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert_eq!((lines[0].level, lines[0].fields.as_str()), (Level::ERROR, " provider=\"hostile\""));
@@ -74,7 +76,11 @@ async fn more_data_than_a_host_call_may_carry_is_refused_in_either_direction_out
         let rig = Rig::hostile(Limits { memory_bytes: 256 << 20, ..Limits::default() }).await;
         let (error, outcome) = rig.attack(name).await;
         assert_eq!(outcome, "trap", "{name}");
-        assert!(error.to_string().contains("too much data"), "{name}: {error}");
+        let error = error.to_string();
+        assert!(
+            error.contains("too much data") && error.ends_with(&format!("(limit host-call-bytes){RAISE}")),
+            "{error}"
+        );
         let limits = Limits { memory_bytes: 256 << 20, host_call_bytes: enough, ..Limits::default() };
         assert!(Rig::hostile(limits).await.find(&[name]).await.is_ok(), "{name} within {enough} bytes");
     }
@@ -84,7 +90,7 @@ async fn more_data_than_a_host_call_may_carry_is_refused_in_either_direction_out
 async fn another_number_of_findings_than_of_nodes_is_no_answer() {
     let rig = Rig::hostile(Limits::default()).await;
     let message = |count, asked| {
-        format!("the provider's answer breaks the contract: instances.find gave {count} findings for {asked} nodes")
+        format!("the provider's answer breaks the contract: it gave {count} findings for {asked} nodes{REPORT}")
     };
     for (name, count) in [("too-few", 0), ("too-many", 2)] {
         assert_eq!(rig.attack(name).await, (crashed(&message(count, 1)), "bad-answer"));
@@ -209,7 +215,7 @@ async fn an_offer_of_what_is_not_exported_is_no_answer() {
     let error = rig.provider.offers().await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the provider's answer breaks the contract: meta.offers names routes and does not export it"
+        format!("the provider's answer breaks the contract: it names routes and does not export it{REPORT}")
     );
     assert_eq!(rig.end().outcome, "bad-answer");
 }

@@ -4,7 +4,7 @@
 use ccm_egress::Settings;
 use ccm_sandbox::{Limits, LoadError};
 
-use crate::rig::{HOSTILE, HOSTILE_WASI, Rig, component};
+use crate::rig::{HOSTILE, HOSTILE_WASI, RAISE, Rig, component};
 use crate::splice::Splice;
 
 const EMPTY: &str = "(module)";
@@ -34,7 +34,9 @@ async fn least(bytes: &[u8], limits: impl Fn(usize) -> Limits) -> usize {
 
 #[tokio::test]
 async fn memories_tables_and_instances_are_limited_in_number() {
-    for (what, module) in [("memory", MEMORY), ("table", TABLE), ("instance", EMPTY)] {
+    for (what, limit_name, module) in
+        [("memory", "memories", MEMORY), ("table", "tables", TABLE), ("instance", "instances", EMPTY)]
+    {
         let limits = |limit| match what {
             "memory" => Limits { memories: limit, instances: 100, ..Limits::default() },
             "table" => Limits { tables: limit, instances: 100, ..Limits::default() },
@@ -46,7 +48,8 @@ async fn memories_tables_and_instances_are_limited_in_number() {
         assert_eq!(
             refusal(more, limits(own + 2)).await,
             Some(format!(
-                "its function describe failed: the provider crashed: resource limit exceeded: {what} count too high at {}",
+                "its function describe failed: the provider crashed: resource limit exceeded: {what} count too high at {} \
+                 (limit {limit_name}){RAISE}",
                 own + 3
             ))
         );
@@ -59,12 +62,12 @@ async fn the_defaults_hold_for_four_memories_sixteen_tables_and_sixteen_instance
         [(MEMORY, 4, "memory count too high at 5"), (EMPTY, 16, "instance count too high at 17")]
     {
         let message = refusal(hostile().instances(module, times).done(), Limits::default()).await.unwrap();
-        assert!(message.ends_with(what), "{message}");
+        assert!(message.contains(what), "{message}");
     }
     // Two are its own.
     let many = format!("(module {})", "(table 1 funcref)".repeat(15));
     let message = refusal(hostile().instances(&many, 1).done(), Limits::default()).await.unwrap();
-    assert!(message.ends_with("table count too high at 17"), "{message}");
+    assert!(message.contains("table count too high at 17 (limit tables)"), "{message}");
 }
 
 #[tokio::test]
@@ -74,7 +77,7 @@ async fn memories_are_summed_up() {
     assert_eq!(refusal(hostile().instances(module, 1).done(), Limits::default()).await, None);
     assert_eq!(
         refusal(hostile().instances(module, 2).done(), Limits::default()).await.unwrap(),
-        "its function describe failed: more than 67108864 bytes of memory (limit memory-bytes)"
+        format!("its function describe failed: more than 67108864 bytes of memory (limit memory-bytes){RAISE}")
     );
 }
 
@@ -95,7 +98,9 @@ async fn memory_that_is_asked_for_and_never_given_does_not_count() {
 
 #[tokio::test]
 async fn a_table_is_limited_at_birth_and_when_it_grows() {
-    let too_large = "its function describe failed: a table of more than 20000 elements (limit table-elements)";
+    let too_large =
+        format!("its function describe failed: a table of more than 20000 elements (limit table-elements){RAISE}");
+    let too_large = too_large.as_str();
     let born = |elements: u32| hostile().instances(&format!("(module (table {elements} funcref))"), 1).done();
     assert_eq!(refusal(born(20_000), Limits::default()).await, None);
     assert_eq!(refusal(born(20_001), Limits::default()).await.as_deref(), Some(too_large));
@@ -134,7 +139,7 @@ async fn handles_of_a_guests_own_resources_are_limited() {
     let bytes = |times| hostile().with_resource(&take("new", times)).done();
     assert_eq!(refusal(bytes(1_000), Limits::default()).await, None);
     let message = refusal(bytes(1_001), Limits::default()).await.unwrap();
-    assert!(message.contains("handle"), "{message}");
+    assert!(message.contains("handle") && message.contains("(limit handles)"), "{message}");
     assert_eq!(refusal(bytes(1_001), Limits { handles: 1_001, ..Limits::default() }).await, None);
 }
 
@@ -148,6 +153,6 @@ async fn handles_of_the_hosts_resources_are_limited() {
     // The component's own start may hold a few.
     assert_eq!(refusal(bytes(900), Limits::default()).await, None);
     let message = refusal(bytes(1_001), Limits::default()).await.unwrap();
-    assert!(message.contains("handle") || message.contains("table"), "{message}");
+    assert!(message.contains("(limit handles)"), "{message}");
     assert_eq!(refusal(bytes(1_001), Limits { handles: 1_200, ..Limits::default() }).await, None);
 }

@@ -272,6 +272,14 @@ pub(crate) fn found(name: &str, labels: &[(&str, &str)]) -> Finding {
     }))
 }
 
+/// A call of the hostile guest that gave no answer.
 pub(crate) fn crashed(message: &str) -> FindError {
-    FindError::Crashed(Failure::new(Reaction::Retry, message))
+    FindError::Crashed(Failure::new(Reaction::Retry, format!("instances.find of hostile: {message}")))
 }
+
+/// What is said after a limit.
+pub(crate) const RAISE: &str = "; raise the limit if the provider needs more";
+/// What is said after an answer that breaks the contract.
+pub(crate) const REPORT: &str = "; use another version of it, or report this to its author";
+/// What is said after a crash.
+pub(crate) const LOGGED: &str = "; what it logged before may say why";

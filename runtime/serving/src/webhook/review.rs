@@ -49,15 +49,15 @@ pub(crate) struct Question {
 }
 
 /// Why there is no answer, and with which status that is said.
-pub(crate) type Refusal = (StatusCode, String);
+pub(crate) type Unreadable = (StatusCode, String);
 
 impl Question {
     /// Reads a question with at most so many `values` of JSON in its Services.
     ///
     /// # Errors
     ///
-    /// What cannot be read. That is for the operator's `failurePolicy` to judge, which an answer would not let speak.
-    pub(crate) fn read(body: &[u8], values: usize) -> Result<Self, Refusal> {
+    /// What cannot be read, with an HTTP status. It is no review that allows or denies: then the API server applies the operator's `failurePolicy`.
+    pub(crate) fn read(body: &[u8], values: usize) -> Result<Self, Unreadable> {
         let bad = |why: &str| (StatusCode::BAD_REQUEST, format!("failed to decode admission request: {why}"));
         if body.is_empty() {
             return Err(bad("the body is empty"));
@@ -79,7 +79,7 @@ impl Question {
     }
 }
 
-fn object(what: &str, object: Option<&RawValue>, values: usize) -> Result<(Box<Service>, usize), Refusal> {
+fn object(what: &str, object: Option<&RawValue>, values: usize) -> Result<(Box<Service>, usize), Unreadable> {
     let read = match object {
         Some(object) => service(object, values),
         None => Err(Unreadable::NotAService("it is not there".to_owned())),

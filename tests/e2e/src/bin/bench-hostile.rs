@@ -15,12 +15,16 @@ use ccm_e2e::report::{Report, Target};
 use ccm_e2e::slow_cloud::{self, SlowCloud};
 use ccm_egress::config::{CredentialSource, NetworkSettings, OperatorGrants};
 use ccm_egress::{Cache, Carryover, Egress, EgressConfig, ProviderContext};
-use ccm_sandbox::{Limits, Provider, Sandbox, TICK};
+use ccm_sandbox::{Limits, Pool, Provider, Sandbox, TICK};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+/// As in the host: another allocator keeps more of what attacks make it take.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// By the name of a Node, as the hostile guest knows them.
-const ATTACKS: [&str; 10] = [
+const ATTACKS: [&str; 16] = [
     "spin",
     "grow",
     "recurse",
@@ -28,9 +32,15 @@ const ATTACKS: [&str; 10] = [
     "unreachable",
     "huge-string",
     "huge-answer",
+    "huge-list",
+    "many-labels",
+    "too-many",
     "chatty",
     "log-flood",
     "event-flood",
+    "cache-flood",
+    "send-all",
+    "request-flood",
 ];
 /// Calls of the attacker at the same time.
 const ATTACKERS: usize = 32;
@@ -39,6 +49,8 @@ const LANES: usize = 8;
 const CALLS: usize = 150;
 /// Calls without an exchange, one after another.
 const SILENT_CALLS: usize = 1_200;
+/// What the host gives to calls in a container of 512 MiB: half of that.
+const ALL_CALLS: usize = 256 << 20;
 /// How often the memory is looked at.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -66,7 +78,7 @@ fn start() -> Result<()> {
 
 async fn bench(attacks: Vec<&'static str>) -> Result<()> {
     let cloud = SlowCloud::start().await?;
-    let sandbox = Sandbox::try_new()?;
+    let sandbox = Sandbox::with_pool(Pool { memory_bytes: ALL_CALLS, providers: 2, ..Pool::default() })?;
     let innocent = Arc::new(innocent(&sandbox, &cloud.url).await?);
     let attacker = Arc::new(attacker(&sandbox).await?);
     let mut report = Report::new("hostile");
@@ -87,6 +99,8 @@ async fn bench(attacks: Vec<&'static str>) -> Result<()> {
         report.figure(format!("{attack}_exchange_p99"), beside.exchange.percentile(99), "ms", Some(exchange));
         report.figure(format!("{attack}_silent_p99"), beside.silent.percentile(99), "ms", Some(silent));
         report.figure(format!("{attack}_rss_peak"), peak.end()?, "bytes", Some(RSS_PEAK));
+        // The next measurement shows whether it goes back; it may take the allocator some seconds.
+        report.figure(format!("{attack}_rss_kept"), rss()? - before, "bytes", None);
     }
     let after = settled_rss(async || measure(&innocent).await.map(drop)).await?;
     report.figure("rss_before", before, "bytes", None);

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use super::{files, read};
 
 /// Files whose tests are attacks, each of them.
-const ATTACKS: [&str; 3] = [
+const ATTACKS: [&str; 5] = [
     "tests/e2e/tests/system/hostile.rs",
+    "tests/e2e/tests/system/hostile/bombs.rs",
+    "tests/e2e/tests/system/hostile/set.rs",
     "runtime/sandbox/tests/sandbox/hostile.rs",
     "runtime/sandbox/tests/sandbox/denials.rs",
 ];

@@ -1,4 +1,9 @@
-//! Providers that crash, take too much, or come from another tool chain. The name of a Node tells the guest what to do.
+//! Providers that crash, take too much, or come from another tool chain. The name of a Node tells the guest what to do. `set` has all
+//! attacks beside an innocent provider, `bombs` components that would burst while they are compiled.
+
+mod bombs;
+mod liar;
+mod set;
 
 use ccm_cluster::NodeFixture;
 use ccm_e2e::host::component;

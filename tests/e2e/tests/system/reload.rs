@@ -132,8 +132,9 @@ async fn a_configuration_that_cannot_be_is_refused_with_its_place_and_the_one_be
     let count = cases.len();
     for (number, (text, says)) in cases.into_iter().enumerate() {
         stage.file("cloud.conf", text);
-        let says = [&["the changed configuration", "step grants", "continues to serve with the one before"], &says[..]]
-            .concat();
+        let says =
+            [&["the changed configuration", "step grants", "continues to serve with the old configuration"], &says[..]]
+                .concat();
         await_event(client, MAP, "Warning", "ProviderConfigurationRejected", &says).await;
         let page = await_page(&host, "refused", |page| page["refusedConfiguration"]["step"] == "grants").await;
         assert_eq!((&page["generation"], &page["refused"]), (&json!(1), &Value::Null), "{page:#}");

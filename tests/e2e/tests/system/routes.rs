@@ -164,7 +164,7 @@ async fn a_provider_that_gives_fewer_outcomes_than_routes_is_named_and_nothing_i
     let client = stage.client();
     let host = start(&stage, &cloud, &[RANGES, "--route-max-wait=100ms"]);
     register_nodes(client, [node("short-1", "10.244.1.0/24"), node("n2", "10.244.2.0/24")]).await.unwrap();
-    let said = "the provider's answer breaks the contract: balancer gave 0 outcomes for 1 routes";
+    let said = "routes.change of balancer: the provider's answer breaks the contract: it gave 0 outcomes for 1 routes";
     await_event(client, "short-1", "Warning", "FailedToCreateRoute", &[said]).await;
     // The other one was alone in the end. And the cloud tells with the next look that the route is there.
     await_network(client, "n2", MADE).await;

@@ -47,7 +47,7 @@ use super::key::Key;
 use super::locks::Locks;
 use super::memory::Memory;
 use super::record::{RECORDED, Record};
-use super::refresh::rounds::Refresh;
+use super::rounds::Refresh;
 use super::syncer::Syncer;
 use super::vet::Places;
 use super::write::ServiceWriter;

@@ -92,7 +92,7 @@ async fn a_route_that_is_lost_or_leads_elsewhere_or_stands_otherwise_is_a_differ
 async fn who_fails_alone_is_refused_and_where_both_fail_or_the_one_before_does_nothing_is_said() {
     for reaction in [Reaction::Retry, Reaction::Unsupported, Reaction::Invalid] {
         let alone = told(&finding(&TWO), &failing(reaction)).await;
-        assert_eq!(alone, ["Route to any Node: it fails where the one before answers: on purpose"], "{reaction:?}");
+        assert_eq!(alone, ["Route to any Node: it fails where the last good one answers: on purpose"], "{reaction:?}");
         for new in [failing(reaction), finding(&TWO)] {
             let open = report(&failing(reaction), &new).await.unwrap();
             assert_eq!((open.routes.compared, open.differences), (0, vec![]), "{reaction:?}");

@@ -18,6 +18,7 @@ fn what_is_given_counts_and_the_rest_has_its_default() {
             handles: 7,
             ..ccm_sandbox::Limits::default()
         },
+        compare: CompareLimits { time: Duration::from_secs(270), ..CompareLimits::default() },
         log: LogLimits { lines: 0, ..LogLimits::default() },
         ..base
     };
@@ -41,7 +42,7 @@ fn each_limit_sets_its_own_field_and_no_other() {
         ("instances", "110", |l| l.sandbox.instances = 110),
         ("handles", "111", |l| l.sandbox.handles = 111),
         ("host-call-bytes", "112B", |l| l.sandbox.host_call_bytes = 112),
-        ("call-time", "113s", |l| l.sandbox.call_time = Duration::from_secs(113)),
+        ("call-time", "53s", |l| l.sandbox.call_time = Duration::from_secs(53)),
         ("call-cpu", "114s", |l| l.sandbox.call_cpu = Duration::from_secs(114)),
         ("busy-calls", "115", |l| l.sandbox.busy_calls = 115),
         ("events", "116", |l| l.sandbox.events = 116),
@@ -86,7 +87,7 @@ fn each_limit_sets_its_own_field_and_no_other() {
         ("compare-nodes", "149", |l| l.compare.nodes = 149),
         ("compare-services", "150", |l| l.compare.services = 150),
         ("compare-single-services", "151", |l| l.compare.single_services = 151),
-        ("compare-time", "152s", |l| l.compare.time = Duration::from_secs(152)),
+        ("compare-time", "252s", |l| l.compare.time = Duration::from_secs(252)),
         ("module-items", "155", |l| l.sandbox.module_items = 155),
         ("endpoints", "156", |l| l.sandbox.endpoints = 156),
         ("credentials", "157", |l| l.sandbox.credentials = 157),
@@ -127,6 +128,12 @@ fn a_limit_that_cannot_be_is_refused_by_name() {
         (&[("memory-bytes", "lots")], "lots"),
         (&[("memory-bytes", "0")], "memory-bytes must be above zero"),
         (&[("call-time", "5")], "call-time"),
+        // A component that hangs would keep out each one that could take its place.
+        (
+            &[("compare-time", "2m59s")],
+            "limit compare-time: 179s is less than 3 calls, which may take 60s each (limit call-time)",
+        ),
+        (&[("call-time", "90s"), ("compare-time", "4m")], "give at least 270s"),
         (&[("busy-calls", "0")], "busy-calls must be above zero"),
         // Once taken for the default.
         (&[("requests-per-second", "0")], "requests-per-second must be above zero"),

@@ -98,6 +98,25 @@ async fn what_the_leader_before_has_proven_is_heard_before_anything_is_told() {
     assert!(!rig.slot.view().is_on_trial);
 }
 
+/// It told what it had proven itself when the question failed and the answer after it did not: the proof of the leader before was gone.
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_could_not_hear_tells_nothing_before_it_has_heard() {
+    let (server, rig) = (Server::new(Some(BTreeMap::new())), Rig::new(faults(1)));
+    let before = peers(&server, "/provider", None);
+    let peers = peers(&server, "/provider", None);
+    let mut share = Share::new(Arc::clone(&peers), "/provider", &Refusals::default());
+    rig.put("2", Does::Right);
+    before.tell(&[Judgement::Proven(digest("2"))]).await.unwrap();
+    {
+        let mut server = server.lock();
+        server.failing_reads = server.reads..server.reads + 1;
+    }
+    assert!(elected(&peers, &mut share, &rig).await.is_err(), "the work begins all the same");
+    assert_eq!(peers.read().await.unwrap().proven, Some(digest("2")));
+    let (proven, naming) = known(&mut share, &rig).await;
+    assert_eq!((proven, naming.is_some(), rig.slot.view().is_on_trial), (Some(digest("2")), true, false));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_ledger_that_was_cleared_is_filled_again_by_those_who_know() {
     let (server, rig) = (Server::new(Some(BTreeMap::new())), Rig::new(faults(1)));

@@ -4,7 +4,10 @@ use ccm_sandbox::Provider;
 
 use super::*;
 use crate::config::grants::GrantSettings;
+use crate::context::{self, Carryover};
+use crate::gate::{self, Haste};
 use crate::release::{Release, Version};
+use crate::source::Packed;
 
 fn conf(folder: &Path, text: &str) {
     std::fs::write(folder.join("cloud.conf"), text).unwrap();
@@ -130,6 +133,62 @@ async fn a_configuration_is_given_to_both_components_of_a_trial() {
         [true, true],
         "and neither gets a bad one"
     );
+}
+
+/// A keeper whose first component reads a cloud-config, on trial against it one that behaves so, and their slot.
+async fn trying(folder: &Path, behaviour: &str) -> (Keeper, Slot<Provider>) {
+    let source = folder.join("p.wasm");
+    std::fs::write(&source, version("1")).unwrap();
+    mood(folder, "one");
+    let cloud_config = Some(folder.join("cloud.yaml"));
+    let record = ProviderRecord { source: source.display().to_string(), cloud_config, ..ProviderRecord::default() };
+    let mut keeper = keeper_of(record, &folder.join("state"), None).await;
+    let slot = keeper.bootstrap().await.unwrap();
+    let (config, surroundings) = (&keeper.config, &keeper.surroundings);
+    let bytes = fill::fill(version("1"), &[("version", "2"), ("behaviour", behaviour)]).unwrap();
+    let unpacked = gate::unpacked(config, Packed { bytes, signature: None, uid: None }).await.ok().unwrap();
+    let loaded = gate::load(&surroundings.sandbox, config, &unpacked, Haste::None).await.ok().unwrap();
+    let (descriptor, carryover) = (loaded.descriptor().clone(), Carryover::default());
+    let files = config.files(&descriptor).unwrap();
+    let context = context::open(config, &descriptor, files, &carryover, &surroundings.shared, None).await.unwrap();
+    let version = Version { name: descriptor.name, version: descriptor.version, digest: unpacked.digest };
+    let component = Arc::new(loaded.into_provider(context, None, None));
+    slot.put(Release { component, version: Arc::new(version) }).unwrap();
+    keeper.catch_up().await;
+    (keeper, slot)
+}
+
+fn mood(folder: &Path, mood: &str) {
+    std::fs::write(folder.join("cloud.yaml"), format!("mood: {mood}\n")).unwrap();
+}
+
+/// It was taken for a fault that lasts that the cloud said nothing for a moment, and the trial ended.
+#[tokio::test]
+async fn one_on_trial_that_cannot_answer_about_a_configuration_goes_only_when_that_does_not_pass() {
+    for (behaviour, may_pass, why) in
+        [("mute", true, "cannot be told on purpose"), ("complains", false, "it complains on purpose")]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut keeper, slot) = trying(folder.path(), behaviour).await;
+        mood(folder.path(), "two");
+        keeper.configure().await;
+        assert_eq!((slot.view().is_on_trial, is_of(&slot.proven(), "two")), (may_pass, !may_pass), "{behaviour}");
+        if may_pass {
+            let told = keeper.configuration.told().unwrap();
+            assert!(told.contains(why) && told.contains("2 (") && keeper.configuration.is_tried_again(), "{told}");
+            // Somebody has mended what it could not do with.
+            mood(folder.path(), "one");
+            keeper.configure().await;
+            assert_eq!((slot.view().is_on_trial, keeper.configuration.told()), (true, None));
+            mood(folder.path(), "two");
+        }
+        for _ in 0..20 {
+            keeper.configure().await;
+        }
+        assert_eq!((slot.view().is_on_trial, is_of(&slot.component(), "two")), (false, true), "{behaviour}");
+        let page = keeper.surroundings.listeners.statuses.json();
+        assert!(page.contains(why), "the page does not say why it went: {page}");
+    }
 }
 
 /// It was compared with one that still had the old configuration, found less, and was never looked at again.

@@ -15,9 +15,12 @@ async fn the_proven_one_does_what_a_new_one_fails_at_and_the_failures_count() {
     for (does, why) in [
         (
             Does::Refuse,
-            "2 of its first 2 calls failed or found less than the one before, the last: cluster.reconcile: ",
+            "2 of its first 2 calls failed or found less than the last good one, the last: cluster.reconcile: ",
         ),
-        (Does::Fail, "2 of its first 2 calls failed or found less than the one before, the last: cluster.reconcile: "),
+        (
+            Does::Fail,
+            "2 of its first 2 calls failed or found less than the last good one, the last: cluster.reconcile: ",
+        ),
         (Does::Crash, "2 of its first 2 calls gave no answer, the last: reconcile: it crashed"),
     ] {
         let (rig, _) = Rig::trying(does, faults(2));

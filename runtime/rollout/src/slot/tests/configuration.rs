@@ -8,7 +8,7 @@ use ccm_cloud::LoadBalancerSource as _;
 
 use super::*;
 use crate::slot::ProbationSettings;
-use crate::slot::standing::Reconfigured;
+use crate::slot::state::Reconfigured;
 use crate::slot::testing::{Fake, release, service};
 
 /// Gives both components of a trial this configuration.
@@ -17,7 +17,7 @@ fn configure(rig: &Rig, configuration: u32) {
     let other = |component: &Fake| release(component.configured(configuration));
     let with = Reconfigured {
         proven: Some(other(&stands.proven.component)),
-        trial: stands.trial.as_ref().map(|trial| other(&trial.component)),
+        trial: stands.trial.as_ref().map(|trial| Ok(other(&trial.component))),
     };
     assert!(rig.slot.configure(stands.generation, with).is_some());
 }
@@ -121,4 +121,33 @@ async fn what_differs_while_two_have_different_configurations_neither_refuses_no
         answers(&rig).await;
     }
     assert!(rig.why("2").unwrap().contains("gave no answer"));
+}
+
+/// A Service that the two name in two ways was never ensured: nobody was refused or proven for it, and nobody returned.
+#[tokio::test(start_paused = true)]
+async fn a_trial_apart_ends_without_a_verdict_when_the_two_have_not_come_to_agree() {
+    let settings = ProbationSettings { calls: 2, ..faults(2) };
+    for (does, is_called) in [(Does::Rename, true), (Does::Rename, false), (Does::Lose, false)] {
+        let rig = Rig::new(settings);
+        rig.slot.put_apart(release(Fake::of("2", does, &rig.cloud, 1))).unwrap();
+        drop(rig.slot.load_balancers().ensure(service("w"), Arc::default()).await);
+        for _ in 0..2 {
+            answers(&rig).await;
+        }
+        let follow = async || {
+            drop(tokio::time::timeout(settings.time, rig.slot.follow()).await);
+            if is_called {
+                answers(&rig).await;
+            }
+        };
+        for _ in 0..9 {
+            follow().await;
+        }
+        assert_eq!((rig.is_on_trial(), rig.why("2")), (true, None), "{does:?}: either may be right");
+        for _ in 0..2 {
+            follow().await;
+        }
+        assert_eq!((rig.serving().as_str(), rig.is_on_trial(), rig.why("2")), ("1", false, None), "{does:?}");
+        assert!(rig.slot.put_apart(release(Fake::of("2", Does::Right, &rig.cloud, 1))).is_some(), "it may come again");
+    }
 }

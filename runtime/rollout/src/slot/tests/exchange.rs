@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::slot::standing::{Reconfigured, Transition};
+use crate::slot::state::{Reconfigured, Transition};
 use crate::slot::testing::{Fake, digest, release, service};
 use crate::slot::{News, ProbationSettings, Refusal, Refusals};
 
@@ -233,7 +233,7 @@ async fn all_that_becomes_of_components_is_told_once_and_in_order() {
                     Transition::Exchanged { before } => format!("in place of {}", before.version),
                     Transition::Proven => "proven".to_owned(),
                     Transition::Returned { failed, .. } => format!("{} refused", failed.version),
-                    Transition::Withdrawn { trial } => format!("{} withdrawn", trial.version),
+                    Transition::Withdrawn { trial, .. } => format!("{} withdrawn", trial.version),
                     Transition::Contested { proven, .. } => format!("{} contested", proven.version),
                     Transition::Configured => "configured".to_owned(),
                 };

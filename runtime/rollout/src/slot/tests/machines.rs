@@ -124,15 +124,15 @@ async fn a_component_that_is_worse_goes_after_so_many_faults_and_the_proven_one_
         (Does::Crash, "3 of its first 3 calls gave no answer, the last: instances.find: it crashed"),
         (
             Does::Lose,
-            "3 of its first 3 calls failed or found less than the one before, the last: instances.find: it does not find the machine of Node b",
+            "3 of its first 3 calls failed or found less than the last good one, the last: instances.find: it does not find the machine of Node b",
         ),
         (
             Does::Fail,
-            "3 of its first 3 calls failed or found less than the one before, the last: instances.find: Node b: it cannot tell",
+            "3 of its first 3 calls failed or found less than the last good one, the last: instances.find: Node b: it cannot tell",
         ),
         (
             Does::Refuse,
-            "3 of its first 3 calls failed or found less than the one before, the last: instances.find: Node b: it says no",
+            "3 of its first 3 calls failed or found less than the last good one, the last: instances.find: Node b: it says no",
         ),
     ] {
         let (rig, _) = Rig::trying(does, faults(3));

@@ -19,7 +19,7 @@ use futures::FutureExt as _;
 
 use super::*;
 use crate::ledger::{Entry, Judgement};
-use crate::slot::standing::Transition;
+use crate::slot::state::Transition;
 use crate::slot::testing::{Balancer, Cloud, Fake, digest, is_narrow, is_of_a_kind, release, service};
 use crate::slot::{News, ProbationSettings, Slot};
 use event::{Event, event};

@@ -89,8 +89,8 @@ async fn a_component_that_does_not_find_a_machine_is_refused_with_its_node() {
     }
     let cases = [
         ("absent", "Node n1: it says that the machine does not exist"),
-        ("unknown", "Node n2: it fails where the one before answers: the machine cannot be told on purpose"),
-        ("trap", "Node n1: it fails where the one before answers: "),
+        ("unknown", "Node n2: it fails where the last good one answers: the machine cannot be told on purpose"),
+        ("trap", "Node n1: it fails where the last good one answers: "),
         ("too-few", "instances.find gave 1 findings for 2 nodes"),
     ];
     for (behaviour, says) in cases {

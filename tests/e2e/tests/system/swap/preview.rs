@@ -44,7 +44,7 @@ async fn a_preview_says_what_a_host_would_find_and_writes_nothing() {
     for against in [SOURCE, &file] {
         says(&preview(&stage, &cloud, &good, against, &[]).await, 0, &says_good);
     }
-    let lost = "differs Service default/web: it finds no load balancer, and the one before finds it";
+    let lost = "differs Service default/web: it finds no load balancer, and the last good one finds it";
     let refused = "renamed.wasm: a host would refuse it (step compare): 1 differ";
     for more in [&[][..], &["--allow-provider-change"]] {
         says(&preview(&stage, &cloud, &renamed, SOURCE, more).await, 1, &[lost, "error: ", refused]);

@@ -5,8 +5,13 @@ use std::sync::atomic::Ordering;
 use super::{Object, SERVICES, Simulation};
 use crate::release::Release;
 use crate::slot::Slot;
-use crate::slot::standing::Reconfigured;
+use crate::slot::state::Reconfigured;
 use crate::slot::testing::{Does, Fake, is_narrow, is_of_a_kind, release};
+
+/// Whether the gate asks about this Service.
+const fn has_record(object: &Object) -> bool {
+    object.is_wanted && object.has_record
+}
 
 impl Simulation {
     /// Whether the cloud answers, and the version finds the machines.
@@ -21,8 +26,9 @@ impl Simulation {
 
     /// Whether a component with this configuration finds what one with the other finds: a revoked one cannot tell.
     pub(super) fn finds_as_much(&self, configuration: u32, other: u32) -> bool {
-        let is_recorded =
-            |name: &str| self.objects.get(name).is_some_and(|object| object.is_wanted && object.by.is_some());
+        let balancers = self.cloud.balancers.lock();
+        let is_there = |name: &str| balancers.values().any(|balancer| balancer.uid == name);
+        let is_recorded = |name: &str| self.objects.get(name).is_some_and(has_record) && is_there(name);
         let mut asked = SERVICES.into_iter().filter(|name| is_of_a_kind(name));
         let may_find_less = is_narrow(other) || !self.is_valid(other);
         self.is_valid(configuration) && (may_find_less || !is_narrow(configuration) || !asked.any(is_recorded))
@@ -31,7 +37,6 @@ impl Simulation {
     /// As the gate compares: whoever does not find the machines, or names load balancers in another way, is not taken.
     pub(super) fn is_admitted(&self, slot: &Slot<Fake>, version: &str) -> bool {
         let proven = &slot.view().proven.version;
-        let has_record = |object: &Object| object.is_wanted && object.by.is_some();
         let recorded = self.objects.iter().filter(|(_, object)| has_record(object)).map(|(name, _)| *name);
         let mut asked = recorded.chain(["to-come"]);
         self.is_answered(version) && asked.all(|service| self.name(version, service) == self.name(proven, service))
@@ -70,11 +75,11 @@ impl Simulation {
         let with = match &stands.trial {
             None if is_taken => Reconfigured { proven: Some(other(&stands.proven)), trial: None },
             Some(trial) if is_taken => {
-                let trial = Some(trial).filter(|trial| is_admitted(trial, files)).map(other);
-                Reconfigured { proven: Some(other(&stands.proven)), trial }
+                let tried = if is_admitted(trial, files) { Ok(other(trial)) } else { Err("it is refused".to_owned()) };
+                Reconfigured { proven: Some(other(&stands.proven)), trial: Some(tried) }
             }
             Some(trial) if stands.is_apart && !has(trial) && is_admitted(trial, old.configuration) => {
-                Reconfigured { proven: None, trial: Some(other(trial)) }
+                Reconfigured { proven: None, trial: Some(Ok(other(trial))) }
             }
             _ => return,
         };

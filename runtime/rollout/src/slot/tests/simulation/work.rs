@@ -11,6 +11,8 @@ use super::{Does, Simulation, service};
 pub(super) struct Object {
     pub(super) is_wanted: bool,
     pub(super) has_finalizer: bool,
+    /// That there may be a load balancer is recorded: it is before the first call that may make one.
+    pub(super) has_record: bool,
     /// What `by` ensured last has been changed by nobody since: as the record says it, which is marked before a call that may change more.
     pub(super) is_certain: bool,
     /// Who has ensured it last.
@@ -29,7 +31,7 @@ impl Simulation {
         let one = source.load_balancers();
         if !object.is_wanted {
             // Who wants it again does not know what is left of it.
-            (object.is_certain, object.by, object.by_version) = (false, None, None);
+            (object.is_certain, object.has_record, object.by, object.by_version) = (false, false, None, None);
             if object.has_finalizer && one.delete(service(name)).await.failure.is_none() {
                 *object = Object::default();
                 let is_left = self.cloud.balancers.lock().values().any(|balancer| balancer.uid == name);
@@ -38,7 +40,7 @@ impl Simulation {
             }
             return;
         }
-        object.has_finalizer = true;
+        (object.has_finalizer, object.has_record) = (true, true);
         if object.is_certain && object.by.as_ref().is_some_and(|by| !source.is_refused(by)) {
             drop(one.get(service(name)).await);
             return;

@@ -1,22 +1,21 @@
-//! What is wrong with what a guest says of load balancers. It goes into Services: what the API server would refuse there,
-//! or what nobody declared, is no answer at all.
+//! What load balancers have come to. It goes into Services: what the API server would refuse there, or what nobody declared, is no
+//! answer at all.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use ccm_cloud::{AddressRefusal, Annotation, Mark};
+use ccm_cloud::{AddressRefusal, Annotation, Ingress, IpMode, Mark, Outcome, PortStatus, Protocol, Standing};
 use ccm_egress::line;
 
+use super::syntax::{is_dns_name, is_qualified_name};
+use super::{MAX_FIELD, MAX_SHOWN, Read, failure, sentences};
+use crate::CallError;
 use crate::bindings::ccm::cloud::types;
 use crate::bindings::exports::ccm::cloud::{load_balancer_survey, load_balancers};
 
-/// Longest name that a complaint shows, in bytes.
-const MAX_SHOWN: usize = 128;
-
-/// Longest DNS name and longest prefix of an annotation's name, in bytes, as the API server takes them.
-const MAX_DNS: usize = 253;
-/// Longest name of an annotation behind its prefix, in bytes.
-const MAX_NAME: usize = 63;
+/// Most locks of one Service, and most bytes of one.
+const MAX_LOCKS: usize = 100;
+const MAX_LOCK: usize = 1024;
 /// Longest `error` of a port, in bytes.
 const MAX_PORT_ERROR: usize = 316;
 /// Most entries of `status.loadBalancer.ingress`, and of the ports in one. Kubernetes has no limit; a cloud that gives more
@@ -31,22 +30,119 @@ pub(crate) enum IngressRule {
     Gone,
 }
 
-/// What is wrong with an outcome, as a sentence about the function.
-pub(crate) fn complaint(
-    outcome: &load_balancers::Outcome,
-    declared: &[Annotation],
-    annotation_bytes: usize,
-    place: IngressRule,
-) -> Option<String> {
-    if place == IngressRule::Needed && outcome.failure.is_none() && outcome.ingress.is_empty() {
-        return Some("it gave neither an ingress nor a failure".to_owned());
+/// What an outcome may have in it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OutcomeRules<'a> {
+    pub(crate) declared: &'a [Annotation],
+    pub(crate) annotation_bytes: usize,
+    pub(crate) ingress: IngressRule,
+}
+
+pub(crate) fn outcome(outcome: load_balancers::Outcome, rules: OutcomeRules<'_>) -> Read<Outcome> {
+    let load_balancers::Outcome { ingress: places, annotations, changes, failure: why, more: _ } = outcome;
+    if rules.ingress == IngressRule::Needed && why.is_none() && places.is_empty() {
+        return Err("it gave neither an ingress nor a failure".to_owned());
     }
-    let wrong = written(&outcome.annotations, declared, annotation_bytes).or_else(|| ingress(&outcome.ingress))?;
-    Some(format!("it gave {wrong}"))
+    if let Some(wrong) = wrong_annotation(&annotations, rules.declared, rules.annotation_bytes) {
+        return Err(format!("it gave {wrong}"));
+    }
+    Ok(Outcome {
+        ingress: ingress(places)?,
+        annotations,
+        changes: sentences(changes),
+        failure: why.map(failure),
+        selected: BTreeMap::new(),
+    })
+}
+
+/// A name in the cloud.
+pub(crate) fn name(name: &str) -> String {
+    line(name, MAX_FIELD)
+}
+
+/// As they are: two names that are cut would be one lock.
+pub(crate) fn locks(locks: Vec<String>) -> Read<Vec<String>> {
+    if locks.len() > MAX_LOCKS {
+        return Err(format!("it gave {} locks, the most is {MAX_LOCKS}", locks.len()));
+    }
+    match locks.iter().find(|lock| lock.len() > MAX_LOCK) {
+        Some(long) => Err(format!("it gave a lock of {} bytes, the most is {MAX_LOCK}", long.len())),
+        None => Ok(locks),
+    }
+}
+
+pub(crate) fn mark(mark: load_balancers::Mark) -> Read<Mark> {
+    let load_balancers::Mark { load_balancer, uid } = mark;
+    let is_uid = |uid: &str| {
+        let digits = uid.bytes().filter(|byte| *byte != b'-').count();
+        digits >= Mark::MIN_DIGITS && uid.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit())
+    };
+    match uid.as_deref().filter(|uid| !is_uid(uid)) {
+        Some(uid) => Err(format!("it gave the mark {:?}, which is not the beginning of a UID", line(uid, MAX_SHOWN))),
+        None => Ok(Mark { load_balancer: name(&load_balancer), uid }),
+    }
+}
+
+/// As many as were asked for. One that cannot be does not make the others wrong.
+pub(crate) fn standings(
+    standings: Vec<load_balancer_survey::Standing>,
+    asked: usize,
+    function: &str,
+    provider: &str,
+) -> Read<Vec<Standing>> {
+    if standings.len() != asked {
+        return Err(format!("it gave {} standings for {asked} wishes", standings.len()));
+    }
+    let read = |given| {
+        standing(given)
+            .unwrap_or_else(|wrong| Standing::Unknown(CallError::BadAnswer(wrong).into_failure(function, provider)))
+    };
+    Ok(standings.into_iter().map(read).collect())
+}
+
+fn standing(standing: load_balancer_survey::Standing) -> Read<Standing> {
+    Ok(match standing {
+        load_balancer_survey::Standing::InStep(places) if places.is_empty() => {
+            return Err("it gave a load balancer in step without an ingress".to_owned());
+        }
+        load_balancer_survey::Standing::InStep(places) => Standing::InStep(ingress(places)?),
+        load_balancer_survey::Standing::Differs(what) => Standing::Differs(sentences(what)),
+        load_balancer_survey::Standing::Missing => Standing::Missing,
+        load_balancer_survey::Standing::Unknown(why) => Standing::Unknown(failure(why)),
+    })
+}
+
+/// Places where clients reach a Service.
+pub(crate) fn ingress(ingress: Vec<types::Ingress>) -> Read<Vec<Ingress>> {
+    if ingress.len() > MAX_INGRESS || ingress.iter().any(|entry| entry.ports.len() > MAX_INGRESS) {
+        return Err(format!("it gave more than {MAX_INGRESS} ingress entries or ports of one"));
+    }
+    if let Some(wrong) = ingress.iter().find_map(wrong_entry) {
+        return Err(format!("it gave {wrong}"));
+    }
+    let status = |types::PortStatus { port, protocol, error }| PortStatus {
+        port,
+        protocol: match protocol {
+            types::Protocol::Tcp => Protocol::Tcp,
+            types::Protocol::Udp => Protocol::Udp,
+            types::Protocol::Sctp => Protocol::Sctp,
+        },
+        error,
+    };
+    let place = |types::Ingress { ip, hostname, ip_mode, ports, more: _ }| Ingress {
+        ip,
+        hostname,
+        ip_mode: ip_mode.map(|mode| match mode {
+            types::IpMode::Vip => IpMode::Vip,
+            types::IpMode::Proxy => IpMode::Proxy,
+        }),
+        ports: ports.into_iter().map(status).collect(),
+    };
+    Ok(ingress.into_iter().map(place).collect())
 }
 
 /// What is wrong with annotations to write.
-fn written(annotations: &[(String, Option<String>)], declared: &[Annotation], limit: usize) -> Option<String> {
+fn wrong_annotation(annotations: &[(String, Option<String>)], declared: &[Annotation], limit: usize) -> Option<String> {
     let bytes = annotations.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, String::len));
     let bytes: usize = bytes.sum();
     if bytes > limit {
@@ -56,7 +152,7 @@ fn written(annotations: &[(String, Option<String>)], declared: &[Annotation], li
     annotations.iter().find_map(|(name, _)| {
         let wrong = if !declared.iter().any(|annotation| annotation.is_written() && annotation.covers(name)) {
             "which meta.describe does not declare as written"
-        } else if !is_annotation(name) {
+        } else if !is_qualified_name(name) {
             "which is no name of an annotation"
         } else if !names.insert(name) {
             "twice"
@@ -67,24 +163,7 @@ fn written(annotations: &[(String, Option<String>)], declared: &[Annotation], li
     })
 }
 
-/// What is wrong with a mark.
-pub(crate) fn mark(mark: &load_balancers::Mark) -> Option<String> {
-    let uid = mark.uid.as_deref()?;
-    let digits = uid.bytes().filter(|byte| *byte != b'-').count();
-    let is_uid = uid.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit());
-    (!is_uid || digits < Mark::MIN_DIGITS)
-        .then(|| format!("the mark {:?}, which is not the beginning of a UID", line(uid, MAX_SHOWN)))
-}
-
-/// What is wrong with places where clients reach a Service.
-pub(crate) fn ingress(ingress: &[types::Ingress]) -> Option<String> {
-    if ingress.len() > MAX_INGRESS || ingress.iter().any(|entry| entry.ports.len() > MAX_INGRESS) {
-        return Some(format!("more than {MAX_INGRESS} ingress entries or ports of one"));
-    }
-    ingress.iter().find_map(entry)
-}
-
-fn entry(entry: &types::Ingress) -> Option<String> {
+fn wrong_entry(entry: &types::Ingress) -> Option<String> {
     let types::Ingress { ip, hostname, ip_mode, ports, more: _ } = entry;
     match ip.as_deref().map(|ip| (ip, ip.parse::<IpAddr>())) {
         Some((ip, Err(_))) => {
@@ -106,7 +185,7 @@ fn entry(entry: &types::Ingress) -> Option<String> {
         (..) => {}
     }
     ports.iter().find_map(|status| {
-        let error = status.error.as_deref().filter(|error| error.len() > MAX_PORT_ERROR || !is_annotation(error));
+        let error = status.error.as_deref().filter(|error| error.len() > MAX_PORT_ERROR || !is_qualified_name(error));
         match (status.port, error) {
             (0, _) => Some("an ingress with the port 0".to_owned()),
             (port, Some(error)) => Some(format!(
@@ -116,40 +195,6 @@ fn entry(entry: &types::Ingress) -> Option<String> {
             (_, None) => None,
         }
     })
-}
-
-/// What is wrong with a standing.
-pub(crate) fn standing(standing: &load_balancer_survey::Standing) -> Option<String> {
-    match standing {
-        load_balancer_survey::Standing::InStep(places) if places.is_empty() => {
-            Some("a load balancer in step without an ingress".to_owned())
-        }
-        load_balancer_survey::Standing::InStep(places) => ingress(places),
-        load_balancer_survey::Standing::Differs(_)
-        | load_balancer_survey::Standing::Missing
-        | load_balancer_survey::Standing::Unknown(_) => None,
-    }
-}
-
-/// A DNS-1123 subdomain, as the API server checks it.
-fn is_dns_name(name: &str) -> bool {
-    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let is_label = |label: &str| {
-        label.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit())
-            && label.ends_with(|last: char| last.is_ascii_lowercase() || last.is_ascii_digit())
-            && label.bytes().all(|byte| is_inner(byte) || byte == b'-')
-    };
-    name.len() <= MAX_DNS && name.split('.').all(is_label)
-}
-
-/// A qualified name: of an annotation, and of the error of a port.
-fn is_annotation(name: &str) -> bool {
-    let (prefix, name) = name.split_once('/').map_or((None, name), |(prefix, name)| (Some(prefix), name));
-    prefix.is_none_or(is_dns_name)
-        && name.len() <= MAX_NAME
-        && name.starts_with(|first: char| first.is_ascii_alphanumeric())
-        && name.ends_with(|last: char| last.is_ascii_alphanumeric())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }
 
 #[cfg(test)]
@@ -207,12 +252,12 @@ mod tests {
             (port(80, Some("")), Some("no CamelCase reason")),
         ];
         for (entry, expected) in cases {
-            let said = ingress(std::slice::from_ref(&entry));
+            let said = ingress(vec![entry.clone()]).err();
             match expected {
                 None => assert_eq!(said, None, "{entry:?}"),
                 Some(part) => assert!(said.as_ref().is_some_and(|said| said.contains(part)), "{entry:?}: {said:?}"),
             }
         }
-        assert!(ingress(&vec![place(Some("10.0.0.1"), None); 5_001]).is_some_and(|said| said.contains("5000")));
+        assert!(ingress(vec![place(Some("10.0.0.1"), None); 5_001]).is_err_and(|said| said.contains("5000")));
     }
 }

@@ -1,12 +1,13 @@
-//! How much memory the container has, as its control group says.
+//! How much memory the container has, as its control group says: what all calls may have together hangs on that.
 
 use std::path::{Path, PathBuf};
 
 /// Version 1 writes something like that where there is no limit.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// The limit of this process, in bytes; none where there is none.
-pub(crate) fn limit() -> Option<u64> {
+/// The memory limit of the container of this process, in bytes; none where there is none.
+#[must_use]
+pub fn container_memory() -> Option<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     limit_of(&groups, Path::new("/sys/fs/cgroup"))
 }

@@ -8,7 +8,7 @@ use ccm_cloud::{
 };
 use ccm_egress::line;
 
-use super::MAX_MESSAGE;
+use super::{MAX_MESSAGE, Read};
 use crate::bindings::exports::ccm::cloud::meta;
 
 /// What a component says of itself reaches logs and terminals: one line, bounded, without control characters.
@@ -21,8 +21,9 @@ fn texts(texts: Vec<String>) -> Vec<String> {
     texts.into_iter().map(text).collect()
 }
 
-pub(crate) fn descriptor(descriptor: meta::Descriptor) -> Descriptor {
-    Descriptor {
+pub(crate) fn descriptor(descriptor: meta::Descriptor) -> Read<Descriptor> {
+    check_budgets(&descriptor)?;
+    Ok(Descriptor {
         name: text(descriptor.name),
         version: text(descriptor.version),
         revision: text(descriptor.revision),
@@ -36,7 +37,7 @@ pub(crate) fn descriptor(descriptor: meta::Descriptor) -> Descriptor {
         budgets: descriptor.budgets.into_iter().map(budget).collect(),
         shared_addresses: SharedAddresses::default(),
         more: descriptor.more.into_iter().collect::<Attributes>(),
-    }
+    })
 }
 
 fn budget(budget: meta::Budget) -> Budget {
@@ -52,12 +53,12 @@ fn budget(budget: meta::Budget) -> Budget {
 }
 
 /// What is wrong with numbers that [`Descriptor`] cannot hold.
-pub(crate) fn check_budgets(descriptor: &meta::Descriptor) -> Option<String> {
+fn check_budgets(descriptor: &meta::Descriptor) -> Read<()> {
     let numbers = |budget: &meta::Budget| [budget.per_second, budget.burst, budget.per_minute, budget.per_hour];
     let is_zero = |budget: &&meta::Budget| numbers(budget).contains(&Some(0));
-    let wrong = descriptor.budgets.iter().find(is_zero)?;
+    let Some(wrong) = descriptor.budgets.iter().find(is_zero) else { return Ok(()) };
     let endpoints = texts(wrong.endpoints.clone()).join(", ");
-    Some(format!("its budget of {endpoints} lets no request through (leave out what is not limited)"))
+    Err(format!("its budget of {endpoints} lets no request through (leave out what is not limited)"))
 }
 
 fn config_file(file: meta::ConfigFile) -> ConfigFile {

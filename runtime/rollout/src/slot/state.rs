@@ -3,7 +3,7 @@
 //! One component is *proven*. At most one other is *on trial* against it: then that one serves, and the proven one is its witness,
 //! and returns when the trial fails. The first component of all is proven at once, since there is no other to return to.
 //!
-//! | standing | event | then | generation | test |
+//! | state | event | then | generation | test |
 //! |---|---|---|---|---|
 //! | P proven | taken: C | C on trial against P | + 1 | `a_new_component_is_on_trial_against_the_proven_one` |
 //! | P proven | taken: P | as before | | `the_component_that_serves_is_not_exchanged_for_itself` |
@@ -26,9 +26,10 @@
 //! | C on trial against P | configured: P, since C does not pass the gate with it | P with the other configuration, proven; C withdrawn, not refused | + 1 | `one_on_trial_that_cannot_do_with_a_configuration_goes_without_a_verdict` |
 //! | C on trial against P, apart | configured: C, since P does not pass the gate with it | C with the other configuration, on a new trial against P as it was, apart | + 1 | `a_trial_apart_takes_a_configuration_for_the_one_on_trial_alone` |
 //! | C on trial against P | configured: C alone | as before: the two would answer from two configurations | | `a_trial_apart_takes_a_configuration_for_the_one_on_trial_alone` |
+//! | C on trial against P, apart | undecided: they differ, and have not come to agree in time | P proven; C withdrawn, not refused | + 1 | `a_trial_apart_that_stays_undecided_ends_without_a_verdict` |
 //! | P proven | taken: C, apart: with a configuration that P does not pass the gate with | C on trial against P, apart: no difference is held against C | + 1 | `a_trial_apart_takes_a_configuration_for_the_one_on_trial_alone` |
 //! | any | configured: of an earlier generation, or another component | as before | | `a_configuration_for_one_that_serves_no_longer_changes_nothing` |
-//! | any | passed or failed, of an earlier generation | as before | | `a_verdict_about_an_earlier_generation_changes_nothing` |
+//! | any | passed, failed or undecided, of an earlier generation | as before | | `a_verdict_about_an_earlier_generation_changes_nothing` |
 //!
 //! What a refused or withdrawn component wrote is in doubt, and is written again: [`SlotState::doubts`].
 
@@ -50,6 +51,8 @@ pub(crate) enum Event<C> {
     Passed(u64),
     /// It has not, for this reason.
     Failed(u64, String),
+    /// It differs from its witness, which has another configuration, and nobody can tell whether that is why.
+    Undecided(u64, String),
     /// Another replica refused this one.
     PeerRefused(Refusal),
     /// The component with this digest has proved itself at another replica.
@@ -63,8 +66,8 @@ pub(crate) enum Event<C> {
 pub(crate) struct Reconfigured<C> {
     /// The proven one; none where it does not pass the gate with it.
     pub(crate) proven: Option<Release<C>>,
-    /// The one on trial; none where there is none, or it does not pass the gate with it.
-    pub(crate) trial: Option<Release<C>>,
+    /// The one on trial, or why it does not pass the gate with it; none where there is none.
+    pub(crate) trial: Option<Result<Release<C>, String>>,
 }
 
 /// What has become of it.
@@ -81,8 +84,8 @@ pub(crate) enum Transition {
     Proven,
     /// The proven one serves again, and this one is refused.
     Returned { failed: Arc<Version>, refusal: Refusal },
-    /// The proven one was put back: this one, which was on trial, goes without a verdict.
-    Withdrawn { trial: Arc<Version> },
+    /// The proven one serves again: this one, which was on trial, goes without a verdict. `why`: none where the proven one was put back.
+    Withdrawn { trial: Arc<Version>, why: Option<String> },
     /// Nothing but this: the proven one was refused by another replica.
     Contested { proven: Arc<Version>, why: String },
 }
@@ -150,7 +153,7 @@ impl<C> SlotState<C> {
         self.refused.has_digits(short) || self.withdrawn.has_digits(short)
     }
 
-    /// Grows whenever another component serves, from 1 on.
+    /// Grows whenever another component serves, or those that stand so have another configuration, from 1 on.
     pub(crate) const fn generation(&self) -> u64 {
         self.generation
     }
@@ -175,10 +178,15 @@ impl<C> SlotState<C> {
             Event::Taken(release) => self.take(release, false),
             Event::TakenApart(release) => self.take(release, true),
             Event::PutBack(digest) => self.put_back(&digest),
-            Event::Passed(generation) | Event::Failed(generation, _) if generation != self.generation => None,
+            Event::Passed(generation) | Event::Failed(generation, _) | Event::Undecided(generation, _)
+                if generation != self.generation =>
+            {
+                None
+            }
             Event::Configured(generation, with) => self.configure(generation, with),
             Event::Passed(_) => self.pass(),
             Event::Failed(_, why) => self.rollback(why),
+            Event::Undecided(_, why) => self.give_up(Some(why)),
             Event::PeerRefused(refused) => self.refused_by_a_peer(refused),
             Event::PeerProved(digest) => {
                 let is_on_trial = self.trial.as_ref().is_some_and(|trial| trial.is(&digest));
@@ -224,11 +232,13 @@ impl<C> SlotState<C> {
     fn configure(&mut self, generation: u64, Reconfigured { proven, trial }: Reconfigured<C>) -> Option<Transition> {
         let is_of =
             |new: &Option<Release<C>>, old: &Release<C>| new.as_ref().is_none_or(|new| new.is(&old.version.digest));
-        let is_known = match &self.trial {
-            Some(old) => is_of(&trial, old) && is_of(&proven, &self.proven),
-            None => trial.is_none() && is_of(&proven, &self.proven),
-        };
-        let keeps_apart = proven.is_none() && self.is_apart() && trial.is_some();
+        let is_known = is_of(&proven, &self.proven)
+            && match (&self.trial, &trial) {
+                (Some(old), Some(Ok(new))) => new.is(&old.version.digest),
+                (Some(_), Some(Err(_))) | (None, None) => true,
+                (Some(_), None) | (None, Some(_)) => false,
+            };
+        let keeps_apart = proven.is_none() && self.is_apart() && matches!(trial, Some(Ok(_)));
         if generation != self.generation || !is_known || !(proven.is_some() || keeps_apart) {
             return None;
         }
@@ -238,23 +248,27 @@ impl<C> SlotState<C> {
             self.proven = proven;
         }
         match (self.trial.take(), trial) {
-            (Some(old), None) => {
+            (Some(old), Some(Err(why))) => {
                 // It was not judged with this configuration, and goes through the gate again.
                 self.withdraw(&old.version);
-                Some(Transition::Withdrawn { trial: old.version })
+                Some(Transition::Withdrawn { trial: old.version, why: Some(why) })
             }
             (_, trial) => {
-                self.trial = trial;
+                self.trial = trial.and_then(Result::ok);
                 Some(Transition::Configured)
             }
         }
     }
 
     fn put_back(&mut self, digest: &str) -> Option<Transition> {
-        let trial = self.trial.take_if(|_| self.proven.is(digest))?.version;
+        if self.proven.is(digest) { self.give_up(None) } else { None }
+    }
+
+    fn give_up(&mut self, why: Option<String>) -> Option<Transition> {
+        let trial = self.trial.take()?.version;
         self.withdraw(&trial);
         self.generation += 1;
-        Some(Transition::Withdrawn { trial })
+        Some(Transition::Withdrawn { trial, why })
     }
 
     fn take(&mut self, release: Release<C>, is_apart: bool) -> Option<Transition> {
