@@ -171,7 +171,7 @@ impl<R: Reviewer> Webhook<R> {
     }
 
     /// Takes a place before the body: that bounds how much is in memory.
-    async fn review<B>(&self, request: Request<B>, begun: Instant) -> Result<Page, review::Unreadable>
+    async fn review<B>(&self, request: Request<B>, begun: Instant) -> Result<Page, review::NoReview>
     where
         B: Body<Data = Bytes, Error: std::error::Error + Send + Sync + 'static>,
     {

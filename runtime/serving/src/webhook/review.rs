@@ -49,7 +49,7 @@ pub(crate) struct Question {
 }
 
 /// Why there is no answer, and with which status that is said.
-pub(crate) type Unreadable = (StatusCode, String);
+pub(crate) type NoReview = (StatusCode, String);
 
 impl Question {
     /// Reads a question with at most so many `values` of JSON in its Services.
@@ -57,7 +57,7 @@ impl Question {
     /// # Errors
     ///
     /// What cannot be read, with an HTTP status. It is no review that allows or denies: then the API server applies the operator's `failurePolicy`.
-    pub(crate) fn read(body: &[u8], values: usize) -> Result<Self, Unreadable> {
+    pub(crate) fn read(body: &[u8], values: usize) -> Result<Self, NoReview> {
         let bad = |why: &str| (StatusCode::BAD_REQUEST, format!("failed to decode admission request: {why}"));
         if body.is_empty() {
             return Err(bad("the body is empty"));
@@ -79,7 +79,7 @@ impl Question {
     }
 }
 
-fn object(what: &str, object: Option<&RawValue>, values: usize) -> Result<(Box<Service>, usize), Unreadable> {
+fn object(what: &str, object: Option<&RawValue>, values: usize) -> Result<(Box<Service>, usize), NoReview> {
     let read = match object {
         Some(object) => service(object, values),
         None => Err(Unreadable::NotAService("it is not there".to_owned())),
