@@ -29,7 +29,7 @@ fn what_is_given_counts_and_the_rest_has_its_default() {
 #[test]
 fn each_limit_sets_its_own_field_and_no_other() {
     type Change = fn(&mut ProviderLimits);
-    let cases: [(&str, &str, Change); 62] = [
+    let cases: [(&str, &str, Change); 63] = [
         ("source-bytes", "101B", |l| l.source_bytes = 101),
         ("component-bytes", "102B", |l| l.sandbox.component_bytes = 102),
         ("functions", "103", |l| l.sandbox.functions = 103),
