@@ -95,6 +95,12 @@ impl Leader {
         Some(move || fence.health())
     }
 
+    /// The holder that the Lease names when this process leads; none when there is no election.
+    pub fn identity(&self) -> Option<&str> {
+        let Self::Candidate(candidate) = self else { return None };
+        Some(&candidate.settings.identity)
+    }
+
     /// What `/readyz` shows.
     pub fn seen(&self) -> Option<Seen> {
         let Self::Candidate(candidate) = self else { return None };

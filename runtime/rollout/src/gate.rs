@@ -106,6 +106,16 @@ impl Rejected {
         self.error.context(format!("{component} does not pass the gate (step {})", self.step))
     }
 
+    /// Whether it waits for an answer alone: the cloud has said neither yes nor no, or not in time, or other calls have the memory. A crash does
+    /// not pass by itself.
+    pub fn is_passing(&self) -> bool {
+        let reaction = self.error.downcast_ref::<Failure>().map(|failure| failure.reaction);
+        let call = self.error.downcast_ref::<CallError>();
+        self.error.is::<Unanswered>()
+            || matches!(reaction, Some(Reaction::Retry | Reaction::Throttled | Reaction::Pending))
+            || matches!(call, Some(CallError::OutOfTime(_) | CallError::OutOfRoom(..)))
+    }
+
     fn of(self, digest: &str) -> Self {
         Self { digest: Some(digest.to_owned()), ..self }
     }
@@ -115,15 +125,6 @@ impl Rejected {
         // It found no memory to say what it is: that of other calls.
         let is_out_of_room = matches!(self.error.downcast_ref(), Some(LoadError::Describe(CallError::OutOfRoom(..))));
         self.step.may_pass_later() || is_out_of_room || self.error.is::<Unanswered>() || self.error.is::<NothingFound>()
-    }
-
-    /// Whether it is rejected for want of an answer alone: it, or its cloud, has said neither yes nor no. A crash is an answer.
-    pub fn is_unanswered(&self) -> bool {
-        let reaction = self.error.downcast_ref::<Failure>().map(|failure| failure.reaction);
-        let call = self.error.downcast_ref::<CallError>();
-        self.error.is::<Unanswered>()
-            || matches!(reaction, Some(Reaction::Retry | Reaction::Throttled | Reaction::Pending))
-            || matches!(call, Some(CallError::OutOfTime(_) | CallError::OutOfRoom(..)))
     }
 }
 

@@ -101,7 +101,7 @@ pub(crate) struct Keeper {
     /// None before there is a first component.
     place: Option<Place>,
     /// What is put into the state folder when it is proven: the one on trial, and in the moment of an exchange the one before that.
-    candidates: Vec<Candidate>,
+    candidate: Option<Candidate>,
     /// What the source held when it was judged last, for good.
     judged: Option<[u8; 32]>,
     /// What was told of the source last.
@@ -121,10 +121,8 @@ pub(crate) struct Keeper {
     away: Option<Instant>,
     /// Digest of the first component, which had no trial.
     first: Option<String>,
-    /// It was told that another replica refused the proven one.
-    is_contested: bool,
-    /// The process is to end.
-    gives_way: bool,
+    /// Another replica refused the proven one: when it is asked next whether that leads, and this process is to [end](Self::gives_way).
+    contest: Option<Instant>,
 }
 
 impl Keeper {
@@ -160,7 +158,7 @@ impl Keeper {
             share,
             remembered,
             place: None,
-            candidates: vec![],
+            candidate: None,
             judged: None,
             told: None,
             uid: None,
@@ -171,8 +169,7 @@ impl Keeper {
             retry: None,
             away: None,
             first: None,
-            is_contested: false,
-            gives_way: false,
+            contest: None,
         }
     }
 
@@ -216,14 +213,20 @@ impl Keeper {
     /// What becomes of components is told to the end, also when the process stops meanwhile.
     async fn follow(&mut self, stop: CancellationToken) {
         Box::pin(stop.run_until_cancelled(self.begun())).await;
-        while !self.gives_way {
-            let retry = self.retry;
+        loop {
+            let (retry, contest) = (self.retry, self.contest);
             tokio::select! {
                 () = stop.cancelled() => return,
                 Some(news) = next(self.place.as_mut()) => self.report(news).await,
                 () = self.changes.next() => self.look().await,
                 () = self.configuration.next() => self.configure().await,
                 () = Share::next(self.share.as_mut()) => self.listen().await,
+                // Not while something is in the gate: it may be what the source holds in the place of the one that was refused.
+                () = tokio::time::sleep_until(contest.unwrap_or_else(Instant::now)), if contest.is_some() => {
+                    if self.gives_way().await {
+                        return;
+                    }
+                }
                 () = tokio::time::sleep_until(retry.unwrap_or_else(Instant::now)), if retry.is_some() => {
                     self.retry = None;
                     self.look().await;

@@ -196,15 +196,8 @@ impl Surroundings {
         });
         let (told, offers) = judged.map_err(rejected(Step::Check))?;
         gate::offers(config, &offers, before.map(Into::into), &self.depends).map_err(rejected(Step::Identity))?;
-        if before.is_none()
-            && named.is_some()
-            && !config.allow_provider_change
-            && provider.has(Capability::LoadBalancers)
-        {
-            let name = naming::naming(&provider).await;
-            let differs =
-                naming::difference(named, name.as_deref()).map_or(Ok(()), |one| Err(anyhow!("{one}; {WAY_OUT}")));
-            differs.map_err(rejected(Step::Compare))?;
+        if before.is_none() {
+            self.named(config, &provider, named).await.map_err(rejected(Step::Compare))?;
         }
         let compared = Box::pin(async {
             match before {
@@ -232,6 +225,20 @@ impl Surroundings {
         let Descriptor { name, version, .. } = descriptor;
         let release = Release { component: Arc::new(provider), version: Arc::new(Version { name, version, digest }) };
         Ok(Taken { release, bytes, signature, look, missed, is_apart, compiling, took })
+    }
+
+    /// Asks a component that has none before it how it names load balancers. `named`: how whoever led last does, if that is known.
+    ///
+    /// # Errors
+    ///
+    /// It names them otherwise, or cannot tell.
+    pub(crate) async fn named(&self, config: &ProviderConfig, provider: &Provider, named: Option<&str>) -> Result<()> {
+        let Some(named) = named.filter(|_| !config.allow_provider_change && provider.has(Capability::LoadBalancers))
+        else {
+            return Ok(());
+        };
+        let name = naming::naming(provider).await;
+        naming::difference(Some(named), name.as_deref()).map_or(Ok(()), |one| Err(anyhow!("{one}; {WAY_OUT}")))
     }
 
     /// What components are asked about, unless the operator lets another provider take over.

@@ -284,19 +284,19 @@ impl<C: Component> Slot<C> {
 
     /// Puts a component that passed the gate into the slot, on trial; the proven one returns to its place at once. Calls that have
     /// begun end on the component that they began on. Returns how long others had to wait for it; none when nothing changes.
-    pub(crate) fn put(&self, release: Release<C>) -> Option<Duration> {
-        self.apply(Event::Taken(release))
+    ///
+    /// `against`: digest of the one that it was compared with. Where another one is proven by now, nothing changes: that one may offer what
+    /// this one does not, and find what it does not. `is_apart`: it has a configuration that the proven one cannot do with, and no
+    /// difference between the two is held against it.
+    pub(crate) fn put_against(&self, against: &str, release: Release<C>, is_apart: bool) -> Option<Duration> {
+        let event = if is_apart { Event::TakenApart(release) } else { Event::Taken(release) };
+        self.apply_where(|state| state.proven().is(against), event)
     }
 
     /// Puts the component with this digest back if it is the proven one still. Returns whether it serves then.
     pub(crate) fn put_back(&self, digest: &str) -> bool {
         self.apply(Event::PutBack(digest.to_owned()));
         self.view().serving.digest == digest
-    }
-
-    /// The same with a configuration that the proven one cannot do with: no difference between the two is held against it.
-    pub(crate) fn put_apart(&self, release: Release<C>) -> Option<Duration> {
-        self.apply(Event::TakenApart(release))
     }
 
     /// Who stands how, to be given another configuration.
@@ -323,10 +323,17 @@ impl<C: Component> Slot<C> {
         self.apply(Event::PeerProved(digest.to_owned()));
     }
 
-    /// All changes of the state come along here.
     fn apply(&self, event: Event<C>) -> Option<Duration> {
+        self.apply_where(|_| true, event)
+    }
+
+    /// All changes of the state come along here. Nothing happens where it is not `as_expected` any more.
+    fn apply_where(&self, as_expected: impl FnOnce(&SlotState<C>) -> bool, event: Event<C>) -> Option<Duration> {
         let begun = Instant::now();
         let mut state = self.0.state.lock();
+        if !as_expected(&state.components) {
+            return None;
+        }
         let (generation, doubts) = (state.components.generation(), state.components.doubts());
         let transition = state.components.apply(event);
         let (now, doubts_now) = (state.components.generation(), state.components.doubts());

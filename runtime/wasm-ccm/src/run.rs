@@ -299,7 +299,7 @@ impl Process {
 
         let stores = self.reflectors.stores();
         let classes: Vec<_> = self.providers.iter().map(|provider| provider.load_balancer_classes.clone()).collect();
-        let settings = self.args.swap.settings(self.args.leader.peers());
+        let settings = self.args.swap.settings(self.args.leader.peers(self.leader.identity()));
         let mut rollout = Rollout::new(self.providers, &settings, self.rollout).await;
         if tasks.unless_stopped(wait_for_api_server(&self.client, &self.readiness)).await?.is_none() {
             return Ok(None);
@@ -421,7 +421,8 @@ async fn end(
         Some(campaign) => campaign.retire(tasks.stop()).await,
         None => tasks.stop().await,
     };
-    ended.and(retired)
+    // A panic goes before all else: a component on trial may be to blame.
+    if tasks::has_panicked(&retired) { retired } else { ended.and(retired) }
 }
 
 #[cfg(test)]
@@ -450,6 +451,21 @@ mod tests {
             assert_eq!((tasks::has_panicked(&ended), *said.lock()), (panics, Some(before).filter(|_| !panics)));
             assert_eq!((begun.elapsed() - before).as_secs(), 10, "it ended in order");
         }
+    }
+
+    /// The panic of a task of a process that ended for another reason blamed nobody.
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_while_the_process_ends_is_told_from_why_it_ends() {
+        let work = async |tasks: &mut Tasks, _: &mut Option<Campaign>| {
+            let stop = tasks.stop.clone();
+            tasks.spawn_reader("webhook", async move {
+                stop.cancelled().await;
+                panic!("a defect");
+            });
+            tasks.spawn_background("rollout of providers", async {});
+            tasks.unless_stopped(std::future::pending()).await
+        };
+        assert!(tasks::has_panicked(&in_order(work, || {}).await));
     }
 
     /// A standby that gave way to another replica ended at once, and its Event, which says why, was sometimes lost.

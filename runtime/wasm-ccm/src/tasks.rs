@@ -3,13 +3,14 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use ccm_controllers::GivenUp;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 /// How long everything may take to end after the signal; Kubernetes kills after 30 s.
@@ -25,8 +26,8 @@ pub(crate) struct Tasks {
     background: JoinSet<&'static str>,
     /// Controllers that ended before all of their work had.
     unfinished: Vec<String>,
-    /// Writers of Events that have not ended.
-    writers: usize,
+    /// Writers of Events that have not ended; none where there never was one.
+    writers: Option<HashSet<Id>>,
     /// The first panic after the process was told to end.
     panic: Option<JoinError>,
     /// The signal came, or a task ended: no more work is begun.
@@ -39,10 +40,6 @@ pub(crate) struct Tasks {
 pub(crate) const EVENT_WRITER: &str = "event writer";
 /// See [`EVENT_WRITER`].
 pub(crate) const PROVIDER_EVENT_WRITER: &str = "event writer of providers";
-
-fn is_writer(name: &str) -> bool {
-    [EVENT_WRITER, PROVIDER_EVENT_WRITER].contains(&name)
-}
 
 impl Tasks {
     pub(crate) fn spawn_controller(
@@ -62,11 +59,13 @@ impl Tasks {
     }
 
     pub(crate) fn spawn_background(&mut self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
-        self.writers += usize::from(is_writer(name));
-        self.background.spawn(async move {
+        let task = self.background.spawn(async move {
             work.await;
             name
         });
+        if [EVENT_WRITER, PROVIDER_EVENT_WRITER].contains(&name) {
+            self.writers.get_or_insert_default().insert(task.id());
+        }
     }
 
     /// Stops on SIGTERM and SIGINT.
@@ -91,10 +90,7 @@ impl Tasks {
             biased;
             () = self.stop.cancelled() => return Ok(None),
             Some(ended) = self.controllers.join_next() => self.ended(ended),
-            Some(ended) = self.background.join_next() => {
-                self.writers -= usize::from(ended.as_ref().is_ok_and(|name| is_writer(name)));
-                ended
-            }
+            Some(ended) = self.background.join_next_with_id() => self.background_ended(ended),
             result = work => return Ok(Some(result)),
         };
         match ended {
@@ -115,17 +111,10 @@ impl Tasks {
                 self.panic = self.ended(ended).err().or(self.panic.take());
             }
             self.drain.cancel();
-            while let Some(ended) = self.background.join_next().await {
-                match ended {
-                    Ok(name) if is_writer(name) => {
-                        self.writers -= 1;
-                        if self.writers == 0 {
-                            break;
-                        }
-                    }
-                    Ok(_) => {}
-                    Err(panic) => self.panic = self.panic.take().or(Some(panic)),
-                }
+            while self.writers.as_ref().is_none_or(|writers| !writers.is_empty())
+                && let Some(ended) = self.background.join_next_with_id().await
+            {
+                self.panic = self.panic.take().or(self.background_ended(ended).err());
             }
         };
         let in_time = tokio::time::timeout(STOP_TIMEOUT, orderly).await;
@@ -140,6 +129,13 @@ impl Tasks {
         }
         tracing::info!("stopped");
         Ok(())
+    }
+
+    /// A writer that panicked is waited for no more either.
+    fn background_ended(&mut self, ended: Result<(Id, &'static str), JoinError>) -> Result<&'static str, JoinError> {
+        let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
+        self.writers.as_mut().map(|writers| writers.remove(&id));
+        ended.map(|(_, name)| name)
     }
 
     /// Remembers how a controller ended.

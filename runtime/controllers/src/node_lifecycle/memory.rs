@@ -56,6 +56,8 @@ struct Entry {
     not_before: Instant,
     /// The last look had no answer: a cloud that is back is asked at once.
     is_unknown: bool,
+    /// The cloud answers again since the last look began.
+    is_recovered: bool,
     /// Its deletion is held: the gauge that counts it.
     held: Option<Gauge>,
     is_deleted: bool,
@@ -109,6 +111,7 @@ impl Memory {
                 next: now,
                 not_before: now,
                 is_unknown: false,
+                is_recovered: false,
                 held: None,
                 is_deleted: false,
                 told: HashMap::new(),
@@ -124,11 +127,12 @@ impl Memory {
                 entry.next = entry.next.min(self.tick(looked, self.period)).max(entry.not_before);
             }
         }
-        match entry.next.saturating_duration_since(now) {
-            Duration::ZERO if entry.first_absent.is_some() => NextLook::LookAgain,
-            Duration::ZERO => NextLook::Look,
-            wait => NextLook::Wait(wait),
+        let wait = entry.next.saturating_duration_since(now);
+        if !wait.is_zero() {
+            return NextLook::Wait(wait);
         }
+        entry.is_recovered = false;
+        if entry.first_absent.is_some() { NextLook::LookAgain } else { NextLook::Look }
     }
 
     /// The cloud gave an answer other than absent: the first look is void. Returns the time until the next look.
@@ -141,20 +145,34 @@ impl Memory {
     }
 
     /// The cloud gave no answer: the first look is void. Returns the time until the next look, which is no earlier than
-    /// `at_least` from now.
+    /// `at_least` from now; none where the cloud has [recovered](Self::recovered) since the look began.
     pub(crate) fn unknown(&self, name: &str, reaction: &'static str, at_least: Duration, now: Instant) -> Duration {
-        self.answered(name, reaction, now, |entry| {
+        let wait = self.answered(name, reaction, now, |entry| {
             entry.first_absent = None;
             entry.not_before = now + at_least;
             entry.is_unknown = true;
             Self::release(entry);
-        })
+        });
+        let mut nodes = self.nodes.lock();
+        match nodes.get_mut(name).filter(|entry| entry.is_recovered) {
+            Some(entry) => {
+                entry.pause = self.period;
+                (entry.next, entry.not_before) = (now, now);
+                Duration::ZERO
+            }
+            None => wait,
+        }
     }
 
     /// The cloud answers again that did not. Whether the Node waited for that: then it is to be looked at now.
     pub(crate) fn recovered(&self, name: &str, now: Instant) -> bool {
         let mut nodes = self.nodes.lock();
-        let Some(entry) = nodes.get_mut(name).filter(|entry| entry.is_unknown) else { return false };
+        let Some(entry) = nodes.get_mut(name) else { return false };
+        // A look that is under way may have begun with what did not work.
+        entry.is_recovered = true;
+        if !entry.is_unknown {
+            return false;
+        }
         entry.pause = self.period;
         (entry.next, entry.not_before) = (now, now);
         true

@@ -39,7 +39,7 @@ use std::sync::Arc;
 use ccm_apiserver::{ApiGate, EventRecorder};
 use ccm_cloud::Lookups;
 use kube::runtime::reflector::{ObjectRef, Store};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{OnceCell, Semaphore, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -124,13 +124,17 @@ impl NodeLifecycleController {
             let names = &syncer.settings.confirmed;
             tracing::warn!(?names, "deletions confirmed: these Nodes, if their machines are gone, do not count");
         }
-        syncer.recall().await;
+        // By whoever works first. Nobody waits for it who only hands on keys: one that does not take them holds up the watch for all others.
+        let recalled = Arc::new(OnceCell::new());
         let is_waiting = |node: &Node| syncer.memory.recovered(&node.name_any(), Instant::now());
         let (keys, merging) = wake::merge(keys, recoveries, syncer.store.clone(), is_waiting);
         let settings = syncer.settings.queue;
         let reconcile = |key: ObjectRef<Node>| {
-            let syncer = Arc::clone(&syncer);
-            async move { syncer.sync(&key.name).await }
+            let (syncer, recalled) = (Arc::clone(&syncer), Arc::clone(&recalled));
+            async move {
+                recalled.get_or_init(|| syncer.recall()).await;
+                syncer.sync(&key.name).await
+            }
         };
         let stop = shutdown.child_token();
         let queue = async {

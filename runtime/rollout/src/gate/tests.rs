@@ -69,7 +69,7 @@ fn only_what_depends_on_more_than_the_bytes_is_tried_again() {
 }
 
 #[test]
-fn a_component_is_unanswered_that_waits_for_its_cloud_and_not_one_that_crashes_or_says_no() {
+fn what_waits_for_the_cloud_or_for_memory_passes_and_a_crash_or_a_no_does_not() {
     let failed = |reaction| anyhow::Error::new(Failure::new(reaction, "on purpose"));
     let cases = [
         (failed(Reaction::Retry), true),
@@ -84,10 +84,10 @@ fn a_component_is_unanswered_that_waits_for_its_cloud_and_not_one_that_crashes_o
         (CallError::BadAnswer("on purpose".to_owned()).into(), false),
         (anyhow!("its configuration is wrong"), false),
     ];
-    for (error, is_unanswered) in cases {
+    for (error, is_passing) in cases {
         let error = error.context("cloud-config is /etc/cloud.conf");
         let text = format!("{error:#}");
-        assert_eq!(Rejected::at(Step::Check, error).is_unanswered(), is_unanswered, "{text}");
+        assert_eq!(Rejected::at(Step::Check, error).is_passing(), is_passing, "{text}");
     }
 }
 

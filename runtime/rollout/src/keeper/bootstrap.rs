@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use anyhow::anyhow;
+use ccm_cloud::{Failure, Reaction};
 use ccm_sandbox::Provider;
 use futures::FutureExt as _;
 use tokio::time::Instant;
@@ -145,7 +146,9 @@ impl Keeper {
             NotAdmitted::LocalFile(error) => Unusable::for_good(&error),
             NotAdmitted::Rejected(rejected) => {
                 let may_pass = rejected.may_pass_later() || rejected.step == Step::Probation;
-                let is_unanswered = rejected.is_unanswered();
+                let failure = rejected.error.downcast_ref::<Failure>().map(|failure| failure.reaction);
+                let is_unanswered =
+                    matches!(failure, Some(Reaction::Retry | Reaction::Throttled | Reaction::Pending)) && may_pass;
                 let error = without_request_ids(&format!("{:#}", rejected.error));
                 Unusable { error, may_pass, is_unanswered }
             }
@@ -156,10 +159,15 @@ impl Keeper {
     async fn admit_first(&mut self, unpacked: Unpacked, named: Option<String>) -> Result<Taken, NotAdmitted> {
         let digest = unpacked.digest.clone();
         self.unless_served(&digest).await?;
+        let is_last_good = unpacked.is_last_good;
         let taken = self.surroundings.admit(&self.config, unpacked, None, named.as_deref()).await?;
-        // It was in the gate for as long as a minute: others may have refused it meanwhile.
-        self.hear_first().await?;
+        // It was in the gate for as long as a minute: others may have refused it meanwhile, or begun to lead.
+        let heard = self.hear_first().await?;
         self.unless_served(&digest).await?;
+        if heard != named && !is_last_good {
+            let named = self.surroundings.named(&self.config, &taken.release.component, heard.as_deref()).await;
+            named.map_err(|error| Rejected { step: Step::Compare, digest: Some(digest), error })?;
+        }
         Ok(taken)
     }
 
@@ -186,7 +194,8 @@ impl Keeper {
         (self.look, self.missed) = (look, missed);
         self.optimise = Optimise::of(&self.surroundings.sandbox, &release, &bytes, &self.config);
         self.first = Some(release.version.digest.clone());
-        self.candidates = vec![Candidate { digest: release.version.digest.clone(), bytes, signature, times }];
+        self.contest = self.remembered.refused.why(&release.version.digest).map(|_| Instant::now());
+        self.candidate = Some(Candidate { digest: release.version.digest.clone(), bytes, signature, times });
         let (slot, news) = Slot::new(release, self.remembered.refused.clone(), self.settings.probation);
         self.surroundings.slots.lock().insert(self.source.clone(), slot.clone());
         self.place = Some(Place { slot: slot.clone(), news });

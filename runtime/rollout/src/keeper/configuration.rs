@@ -17,7 +17,7 @@ use super::{Keeper, MAX_DELAY, MIN_DELAY};
 use crate::config::ProviderConfig;
 use crate::config::edition::Says;
 use crate::gate::{Rejected, Step};
-use crate::pipeline::configure::Patience;
+use crate::pipeline::configure::{NotConfigured, Patience};
 use crate::retry::delay;
 use crate::slot::{Slot, Stands};
 use crate::source::{Changes, Source};
@@ -34,6 +34,8 @@ pub(super) struct Configuration {
     /// How often in a row something failed that may pass later.
     tries: usize,
     retry: Option<Instant>,
+    /// How often in a row the one on trial did not answer from them.
+    waited: usize,
 }
 
 /// A configuration that was refused.
@@ -61,7 +63,7 @@ impl Configuration {
     pub(super) fn of(config: &ProviderConfig, period: Duration) -> Self {
         let files = config.edition_files();
         let changes = files.iter().map(|file| Changes::of(&Source::Path(file.clone()), None, period)).collect();
-        Self { files, changes, judged: None, told: None, tries: 0, retry: None }
+        Self { files, changes, judged: None, told: None, tries: 0, retry: None, waited: 0 }
     }
 
     /// Waits until the files may hold something else, or are to be looked at again.
@@ -100,7 +102,7 @@ impl Configuration {
 
     /// The components were told what the files say. Returns whether something else had been told of before.
     fn is_in_use(&mut self) -> bool {
-        (self.judged, self.tries, self.retry) = (None, 0, None);
+        (self.judged, self.tries, self.retry, self.waited) = (None, 0, None, 0);
         self.told.take().is_some()
     }
 
@@ -156,9 +158,9 @@ impl Keeper {
                 return;
             }
         } else {
-            self.configuration.tries = 0;
+            (self.configuration.tries, self.configuration.waited) = (0, 0);
         }
-        let patience = if self.configuration.tries < PATIENCE { Patience::Waits } else { Patience::Over };
+        let patience = if self.configuration.waited < PATIENCE { Patience::Waits } else { Patience::Over };
         let (surroundings, config) = (Arc::clone(&self.surroundings), Arc::clone(&self.config));
         let configured = async move { surroundings.configure(&config, &stands, patience).await };
         match self.meanwhile(configured).await {
@@ -179,7 +181,8 @@ impl Keeper {
                 }
             }
             Ok(None) => self.configuration.look_again(),
-            Err(rejected) => {
+            Err(NotConfigured { rejected, waits_for_trial }) => {
+                self.configuration.waited += usize::from(waits_for_trial);
                 // A credential that belongs to the configuration may come from elsewhere, and later.
                 let is_final = !rejected.may_pass_later() && rejected.step != Step::Compare;
                 let at = Instant::now();

@@ -83,8 +83,13 @@ impl Keeper {
         let unpacked = async move { gate::unpacked(&config, packed).await };
         let rejected = match self.meanwhile(unpacked).await {
             Ok(unpacked) => match self.admit(unpacked, read).await {
-                Ok(()) => {
+                Ok(true) => {
                     self.judged = Some(mark);
+                    return;
+                }
+                Ok(false) => {
+                    // Through the gate again, against whoever is proven now.
+                    (self.judged, self.retry) = (None, Some(Instant::now()));
                     return;
                 }
                 Err(rejected) => rejected,
@@ -97,31 +102,33 @@ impl Keeper {
         self.refuse(rejected).await;
     }
 
-    /// Takes what the source holds through the rest of the gate, unless it is known.
+    /// Takes what the source holds through the rest of the gate, unless it is known. Returns whether it is judged: not where another one was
+    /// proven meanwhile.
     ///
     /// # Errors
     ///
     /// The step that it did not pass.
-    async fn admit(&mut self, unpacked: Unpacked, read: Duration) -> Result<(), Rejected> {
-        let Some(slot) = self.slot().cloned() else { return Ok(()) };
+    async fn admit(&mut self, unpacked: Unpacked, read: Duration) -> Result<bool, Rejected> {
+        let Some(slot) = self.slot().cloned() else { return Ok(true) };
         // What serves, packed in another way, or changed and changed back; or the proven one, which has passed the gate before, and is there.
         let is_there = slot.put_back(&unpacked.digest);
         self.catch_up().await;
         if is_there {
             self.is_as_before();
-            return Ok(());
+            return Ok(true);
         }
         if self.was_refused(&slot, &unpacked.digest).await {
-            return Ok(());
+            return Ok(true);
         }
         // The new one is opened with what the files say now. Whoever it is compared with is to answer from the same, if it can do with that.
         Box::pin(self.configure()).await;
         // A new one stands in for the proven one, whoever serves now.
-        let (before, surroundings, config) = (slot.proven(), Arc::clone(&self.surroundings), Arc::clone(&self.config));
-        let taken = async move { surroundings.admit(&config, unpacked, Some(&before), None).await };
+        let (before, surroundings, config) =
+            (slot.last_good(), Arc::clone(&self.surroundings), Arc::clone(&self.config));
+        let against = before.version.digest.clone();
+        let taken = async move { surroundings.admit(&config, unpacked, Some(&before.component), None).await };
         let taken = self.meanwhile(taken).await.map_err(NotAdmitted::into_rejected)?;
-        self.exchange(taken, read).await;
-        Ok(())
+        Ok(self.exchange(taken, &against, read).await)
     }
 
     /// Whether this component was refused before, which is told of once.

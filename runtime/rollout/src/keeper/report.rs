@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ccm_cloud::Severity;
-use ccm_sandbox::Provider;
+use tokio::time::Instant;
 
 use super::Keeper;
 use crate::gate::{Rejected, Step};
@@ -11,7 +11,7 @@ use crate::ledger::Judgement;
 use crate::pipeline::Taken;
 use crate::release::{Version, short};
 use crate::slot::state::Transition;
-use crate::slot::{News, ProbationSettings, Slot, View};
+use crate::slot::{News, ProbationSettings, View};
 use crate::status::{NotTaken, Times, milliseconds};
 
 /// What was told of the source last.
@@ -52,9 +52,10 @@ impl Keeper {
         self.keep(&serving.digest).await;
     }
 
-    /// Puts what passed the gate into the slot.
-    pub(super) async fn exchange(&mut self, taken: Taken, read: Duration) {
-        let Some(slot) = self.slot().cloned() else { return };
+    /// Puts what passed the gate into the slot. Returns whether that is done: not where another one than `against`, which it was compared with,
+    /// was proven meanwhile.
+    pub(super) async fn exchange(&mut self, taken: Taken, against: &str, read: Duration) -> bool {
+        let Some(slot) = self.slot().cloned() else { return true };
         let digest = taken.release.version.digest.clone();
         // Before the exchange: its first call may be the last one of the process. The one before may be proven meanwhile, and its note
         // goes when that is told: then this one is noted again.
@@ -64,31 +65,23 @@ impl Keeper {
                 break;
             }
         }
-        if !self.put(&slot, taken, read) {
+        let release = taken.release.clone();
+        let Some(exchange) = slot.put_against(against, release, taken.is_apart) else {
             // It was refused, or another way of packing it taken, while it was in the gate.
             self.note_trial_of_now().await;
-            self.was_refused(&slot, &digest).await;
-            return;
-        }
+            let is_known = self.was_refused(&slot, &digest).await || slot.view().serving.digest == digest;
+            // Or another one was proven: what it was compared with returns no more.
+            return is_known || slot.last_good().is(against);
+        };
+        let times = self.took(&taken, read, Some(exchange));
+        let Taken { bytes, signature, .. } = taken;
+        self.candidate = Some(Candidate { digest, bytes, signature, times });
         self.retry = None;
         // Others may have judged it already.
         if let Some(share) = &self.share {
             share.entry.tell(&slot);
         }
         self.catch_up().await;
-        // By now it is told who was proven before.
-        self.candidates.retain(|candidate| candidate.digest == digest);
-    }
-
-    /// Puts it there, to be kept when it is proven. Returns whether it serves.
-    pub(super) fn put(&mut self, slot: &Slot<Provider>, taken: Taken, read: Duration) -> bool {
-        let (release, digest) = (taken.release.clone(), taken.release.version.digest.clone());
-        let exchange = if taken.is_apart { slot.put_apart(release) } else { slot.put(release) };
-        let Some(exchange) = exchange else { return false };
-        let times = self.took(&taken, read, Some(exchange));
-        let Taken { bytes, signature, .. } = taken;
-        // The one before may be proven, and that not told yet.
-        self.candidates.push(Candidate { digest, bytes, signature, times });
         true
     }
 
@@ -147,7 +140,7 @@ impl Keeper {
 
     /// The page says at once how the components stand, and what no longer counts with that, or does now.
     fn shows_state(&self, transition: &Transition, view: &View) {
-        let times = self.candidates.last().map(|candidate| candidate.times);
+        let times = self.candidate.as_ref().map(|candidate| candidate.times);
         let is_configured = !self.configuration.is_refused();
         self.shows(|known| {
             known.view = Some(view.clone());
@@ -220,15 +213,14 @@ impl Keeper {
             Transition::Contested { proven, why } => {
                 let text = format!("{proven} serves here, but {why}; put a fixed component into the source");
                 self.tell(Severity::Warning, "ProviderRefusedElsewhere", text).await;
-                self.is_contested = true;
-                self.give_way().await;
+                self.contest = Some(Instant::now());
             }
         }
     }
 
     /// Keeps the component with this digest, which is proven, in the state folder.
     async fn keep(&mut self, digest: &str) {
-        let candidate = self.candidates.extract_if(.., |candidate| candidate.digest == digest).last();
+        let candidate = self.candidate.take_if(|candidate| candidate.digest == digest);
         let (Some(last_good), Some(Candidate { bytes, signature, .. })) = (&self.last_good, candidate) else { return };
         if let Err(error) = last_good.keep(&bytes, signature.as_deref()).await {
             let error = format!("{error:#}");

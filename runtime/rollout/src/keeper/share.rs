@@ -21,6 +21,8 @@ use crate::source::Changes;
 
 /// Before the others are asked or told again, when the API server did not answer.
 const AGAIN: Duration = Duration::from_secs(10);
+/// From one look at whoever leads to the next: a Lease is renewed every two seconds, unless that was set in another way.
+const SECOND_LOOK: Duration = Duration::from_secs(3);
 /// Longest wait before a component is asked again how it names load balancers: it has failed at that many times by then.
 const MAX_NAMING_DELAY: Duration = Duration::from_secs(600);
 
@@ -206,9 +208,6 @@ impl Keeper {
                 }
             }
         }
-        if self.is_contested {
-            self.give_way().await;
-        }
     }
 
     /// Takes the word of the others before there is a slot. Returns how the one that leads names load balancers.
@@ -250,27 +249,35 @@ impl Keeper {
         }
     }
 
-    /// Ends the process if its first component, which never had a trial, was refused elsewhere, is the proven one still, and another replica
-    /// leads: nothing is lost then when this process begins anew and waits for a better one. Asked again until then.
-    pub(super) async fn give_way(&mut self) {
-        let (Some(slot), Some(share)) = (self.slot(), &self.share) else { return };
+    /// Whether the process is to end: its first component, which had no trial, was refused elsewhere and is the proven one still, and another
+    /// replica leads. Nothing is lost then when this process begins anew and waits for a better one. Asked again until then.
+    pub(super) async fn gives_way(&mut self) -> bool {
+        self.contest = None;
+        let (Some(slot), Some(peers)) = (self.slot().cloned(), self.peers()) else { return false };
+        let first = self.first.clone();
+        let is_contested = || first.as_ref() == Some(&slot.view().proven.digest);
+        if !is_contested() || peers.leads() {
+            return false;
+        }
+        let other = peers.other().await.ok().flatten();
         let view = slot.view();
-        let is_contested =
-            share.entry.why(&view.proven.digest).is_some() && self.first.as_ref() == Some(&view.proven.digest);
-        if !is_contested || share.peers.leads() {
-            return;
+        match other {
+            // A leader that has died may still be named by its Lease, and this process be the only one to follow it.
+            Some((leader, true)) if is_contested() && !view.is_on_trial => {
+                let first = &view.proven;
+                tracing::error!(
+                    source = self.source,
+                    leader,
+                    "{first} was this process's first component, and another replica refused it: this process ends, and refuses the component after its restart while another replica leads"
+                );
+                return true;
+            }
+            other => {
+                let delay = if other.is_some() { SECOND_LOOK } else { AGAIN };
+                self.contest = Some(Instant::now() + delay);
+            }
         }
-        if let (Ok(Some(leader)), false) = (share.peers.leader().await, view.is_on_trial) {
-            let first = &view.proven;
-            tracing::error!(
-                source = self.source,
-                leader,
-                "{first} was this process's first component, and another replica refused it: this process ends, and refuses the component after its restart while another replica leads"
-            );
-            self.gives_way = true;
-        } else if let Some(share) = &mut self.share {
-            share.retry.get_or_insert(Instant::now() + AGAIN);
-        }
+        false
     }
 
     /// Notes in the state folder who is on trial now.

@@ -22,13 +22,11 @@ use prometheus_client::registry::Registry;
 use super::*;
 use crate::config::ProviderRecord;
 use crate::context::{ProcessSecrets, SharedContext};
-use crate::gate;
 use crate::last_good::Trials;
 use crate::ledger::peers::tests::{Server, Shared, client, settings};
 use crate::pipeline::Listeners;
 use crate::preflight;
 use crate::slot::Refusals;
-use crate::source::Packed;
 use crate::status::ProviderStatuses;
 
 /// Hears nothing.
@@ -156,9 +154,10 @@ async fn who_is_on_trial_is_noted_before_it_serves_and_no_longer_when_it_is_prov
     assert_eq!((file(&state, "trial"), file(&state, "wasm")), (None, Some(version("2"))));
 }
 
-/// The note of the one before was removed when that was proven, and took the note of the next one with it.
+/// Its note was removed when that was told, and took the note of the next one with it; and the next one took its place though it was compared
+/// with the one before.
 #[tokio::test]
-async fn who_follows_one_that_is_proven_in_the_moment_of_the_exchange_is_noted_before_it_serves() {
+async fn who_is_proven_in_the_moment_of_the_exchange_is_kept_and_the_next_one_is_compared_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let (source, state) = (folder.path().join("p.wasm"), folder.path().join("state"));
     std::fs::write(&source, version("1")).unwrap();
@@ -169,54 +168,34 @@ async fn who_follows_one_that_is_proven_in_the_moment_of_the_exchange_is_noted_b
     keeper.look().await;
 
     std::fs::write(&source, version("3")).unwrap();
+    let note = file(&state, "trial");
+    {
+        let mut look = std::pin::pin!(keeper.look());
+        // Half of its note is written, or all of it where this thread had to wait for its turn.
+        while file(&state, "new").is_none() && file(&state, "trial") == note {
+            assert!(futures::poll!(&mut look).is_pending(), "it served before that was noted");
+            tokio::task::yield_now().await;
+        }
+        let node = Node { name: "n1".to_owned(), ..Node::default() };
+        slot.find(vec![node], Need::Existence).await.unwrap();
+        assert_eq!((slot.view().proven.version.as_str(), slot.view().is_on_trial), ("2", false));
+        look.await;
+    }
+    assert_eq!((slot.view().serving.version.as_str(), slot.view().is_on_trial), ("2", false));
+    assert_eq!((file(&state, "trial"), file(&state, "wasm")), (None, Some(version("2"))));
+    assert!(keeper.retry.is_some(), "nobody looks at what the source holds");
+
     let mut generations = slot.generations();
     generations.mark_unchanged();
-    let mut look = std::pin::pin!(keeper.look());
-    let note = file(&state, "trial");
-    // Half of its note is written, or all of it where this thread had to wait for its turn.
-    while file(&state, "new").is_none() && file(&state, "trial") == note {
-        assert!(futures::poll!(&mut look).is_pending(), "it served before that was noted");
-        tokio::task::yield_now().await;
-    }
-    let node = Node { name: "n1".to_owned(), ..Node::default() };
-    slot.find(vec![node], Need::Existence).await.unwrap();
-    assert_eq!((slot.view().proven.version.as_str(), slot.view().is_on_trial), ("2", false));
     let noted_at_the_exchange = async {
         generations.changed().await.unwrap();
         file(&state, "trial")
     };
-    let ((), noted) = tokio::join!(look, noted_at_the_exchange);
+    let ((), noted) = tokio::join!(keeper.look(), noted_at_the_exchange);
     let view = slot.view();
-    assert_eq!((view.serving.version.as_str(), view.is_on_trial), ("3", true));
+    assert_eq!((view.serving.version.as_str(), view.proven.version.as_str()), ("3", "2"));
     let noted = String::from_utf8(noted.expect("it served without a note")).unwrap();
     assert!(noted.contains(&view.serving.digest), "{noted}");
-}
-
-/// The next one was in its place when that was told, so that the state folder kept the one before both.
-#[tokio::test]
-async fn who_is_proven_in_the_moment_of_the_exchange_is_kept() {
-    let folder = tempfile::tempdir().unwrap();
-    let (source, state) = (folder.path().join("p.wasm"), folder.path().join("state"));
-    std::fs::write(&source, version("1")).unwrap();
-    let mut keeper = keeper(&source, &state, None).await;
-    let slot = keeper.bootstrap().await.unwrap();
-    keeper.begun().await;
-    std::fs::write(&source, version("2")).unwrap();
-    keeper.look().await;
-
-    let packed = Packed { bytes: version("3"), signature: None, uid: None };
-    let unpacked = gate::unpacked(&keeper.config, packed).await.ok().unwrap();
-    let before = slot.proven();
-    let taken = keeper.surroundings.admit(&keeper.config, unpacked, Some(&before), None).await.ok().unwrap();
-    let node = Node { name: "n1".to_owned(), ..Node::default() };
-    slot.find(vec![node.clone()], Need::Existence).await.unwrap();
-    assert_eq!((slot.view().proven.version.as_str(), slot.view().is_on_trial), ("2", false));
-    assert!(keeper.put(&slot, taken, Duration::ZERO), "nobody has told the keeper yet");
-    keeper.catch_up().await;
-    assert!(file(&state, "wasm") == Some(version("2")));
-    slot.find(vec![node], Need::Existence).await.unwrap();
-    keeper.catch_up().await;
-    assert!(file(&state, "wasm") == Some(version("3")));
 }
 
 /// A component in the gate waited for as long as the API server did not say what other replicas knew.

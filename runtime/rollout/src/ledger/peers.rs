@@ -39,8 +39,8 @@ pub struct PeerSettings {
     pub namespace: String,
     /// Name of the Lease: replicas of another manager have another one.
     pub lease: String,
-    /// Whether there is an election. Otherwise there is no other replica.
-    pub elects: bool,
+    /// Of this process in the election. Without an election there is no other replica.
+    pub identity: Option<String>,
 }
 
 /// Why the others cannot be asked or told.
@@ -216,7 +216,22 @@ impl Peers {
     ///
     /// See [`PeersError`].
     pub(crate) async fn leader(&self) -> Result<Option<String>, PeersError> {
-        if !self.settings.elects {
+        Ok(self.holder().await?.map(|(holder, _)| holder))
+    }
+
+    /// Who leads and is another process, and whether the Lease was renewed since the last look: whoever does that is alive.
+    ///
+    /// # Errors
+    ///
+    /// See [`PeersError`].
+    pub(crate) async fn other(&self) -> Result<Option<(String, bool)>, PeersError> {
+        let holder = self.holder().await?;
+        // The Lease names this process before that is told here.
+        Ok(holder.filter(|(holder, _)| self.settings.identity.as_ref() != Some(holder) && !self.leads()))
+    }
+
+    async fn holder(&self) -> Result<Option<(String, bool)>, PeersError> {
+        if self.settings.identity.is_none() {
             return Ok(None);
         }
         let name = &self.settings.lease;
@@ -233,10 +248,13 @@ impl Peers {
         let promised = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         let promised = promised.map_or(LEASE, Duration::from_secs);
         match &*seen {
-            Some((before, since)) if *before == spec => Ok(holder.filter(|_| since.elapsed() <= promised)),
-            _ => {
+            Some((before, since)) if *before == spec => {
+                Ok(holder.filter(|_| since.elapsed() <= promised).map(|holder| (holder, false)))
+            }
+            before => {
+                let is_renewed = before.is_some();
                 *seen = Some((spec, Instant::now()));
-                Ok(holder)
+                Ok(holder.map(|holder| (holder, is_renewed)))
             }
         }
     }

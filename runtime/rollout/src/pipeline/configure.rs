@@ -22,13 +22,27 @@ pub(crate) enum Patience {
     Over,
 }
 
+/// Why the components keep the configuration that they have.
+pub(crate) struct NotConfigured {
+    /// The step that the other one did not pass.
+    pub(crate) rejected: Rejected,
+    /// It waits for an answer of the one on trial: the proven one passes with it.
+    pub(crate) waits_for_trial: bool,
+}
+
+impl From<Rejected> for NotConfigured {
+    fn from(rejected: Rejected) -> Self {
+        Self { rejected, waits_for_trial: false }
+    }
+}
+
 impl Surroundings {
     /// The components of a slot with what the files say now; none where the files changed meanwhile. Nothing of a configuration that is
     /// refused stays, and the providers that there are, are not touched.
     ///
     /// The proven one comes first: it is known, so that what goes wrong is the configuration's fault. The one on trial is compared with that,
     /// since both are to answer from one configuration. Where it fails, that is its own fault, and it has to go through the whole gate again.
-    /// Whether a failure that passes is [`waited`](Patience) for is the caller's to say: until then both keep what they have.
+    /// Should it only not answer, `patience` says whether that is waited for: then both keep what they have.
     ///
     /// # Errors
     ///
@@ -38,16 +52,16 @@ impl Surroundings {
         config: &ProviderConfig,
         stands: &Stands<Provider>,
         patience: Patience,
-    ) -> Result<Option<Reconfigured<Provider>>, Rejected> {
+    ) -> Result<Option<Reconfigured<Provider>>, NotConfigured> {
         let old = &stands.proven;
         let proven = self.with_files(config, old, &old.component).await;
         let with = match (&stands.trial, proven) {
             (None, proven) => Reconfigured { proven: Some(proven?), trial: None },
             (Some(trial), Ok(proven)) => {
                 let tried = match self.with_files(config, trial, &proven.component).await {
-                    Err(mut rejected) if patience == Patience::Waits && rejected.is_unanswered() => {
+                    Err(mut rejected) if patience == Patience::Waits && rejected.is_passing() => {
                         rejected.error = rejected.error.context(format!("{}, which is on probation", trial.version));
-                        return Err(rejected);
+                        return Err(NotConfigured { rejected, waits_for_trial: true });
                     }
                     tried => tried.map_err(|Rejected { step, error, .. }| {
                         format!("it does not pass the gate with the changed configuration (step {step}): {error:#}")
@@ -59,7 +73,7 @@ impl Surroundings {
             (Some(trial), Err(_)) if stands.is_apart && !config.is_in_use(&trial.component) => {
                 Reconfigured { proven: None, trial: Some(Ok(self.with_files(config, trial, &old.component).await?)) }
             }
-            (Some(_), Err(rejected)) => return Err(rejected),
+            (Some(_), Err(rejected)) => return Err(rejected.into()),
         };
         let all = || with.proven.iter().chain(with.trial.iter().flatten());
         // Both read the files, one after the other.

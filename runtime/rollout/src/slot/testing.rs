@@ -6,6 +6,7 @@ mod routes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 use ccm_cloud::{
     Answer, Backend, Descriptor, Failure, FindError, Finding, Ingress, Instance, InstanceState, Instances,
@@ -15,8 +16,19 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::{News, ProbationSettings, Refusals, Slot};
-use crate::component::Crashes;
+use crate::component::{Component, Crashes};
 use crate::release::{Release, Version};
+
+/// Of a component that was compared with whoever is proven now.
+impl<C: Component> Slot<C> {
+    pub(crate) fn put(&self, release: Release<C>) -> Option<Duration> {
+        self.put_against(&self.last_good().version.digest, release, false)
+    }
+
+    pub(crate) fn put_apart(&self, release: Release<C>) -> Option<Duration> {
+        self.put_against(&self.last_good().version.digest, release, true)
+    }
+}
 
 /// What a component does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -46,10 +46,11 @@ pub(crate) struct LeaderArgs {
 }
 
 impl LeaderArgs {
-    /// Where the replicas meet, also where there is no election: a new pod learns there what the one before found out.
-    pub(crate) fn peers(&self) -> PeerSettings {
+    /// Where the replicas meet, also where there is no election: a new pod learns there what the one before found out. `identity`: of this
+    /// process in the election, if there is one.
+    pub(crate) fn peers(&self, identity: Option<&str>) -> PeerSettings {
         let (namespace, lease) = (&self.leader_elect_resource_namespace, &self.leader_elect_resource_name);
-        PeerSettings { namespace: namespace.clone(), lease: lease.clone(), elects: self.leader_elect }
+        PeerSettings { namespace: namespace.clone(), lease: lease.clone(), identity: identity.map(ToOwned::to_owned) }
     }
 
     /// The settings; none when there is no election.

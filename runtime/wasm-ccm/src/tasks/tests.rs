@@ -48,6 +48,29 @@ async fn the_writers_of_all_events_are_waited_for() {
     assert_eq!(diary.lock().as_slice(), &[EVENT_WRITER, PROVIDER_EVENT_WRITER][..]);
 }
 
+/// It was waited for until the time was over, and the Lease was not handed on.
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_panicked_is_waited_for_no_more() {
+    for is_early in [false, true] {
+        let (mut tasks, diary) = (Tasks::default(), Diary::default());
+        let (drain, ends) = (tasks.drain.clone(), tasks.drain.clone());
+        tasks.spawn_background(PROVIDER_EVENT_WRITER, async move {
+            if !is_early {
+                ends.cancelled().await;
+            }
+            panic!("a defect");
+        });
+        tasks.spawn_background(EVENT_WRITER, slow_to_end("events", drain, Duration::from_secs(3), Arc::clone(&diary)));
+        tasks.spawn_background("signals", std::future::pending());
+        if is_early {
+            assert!(tasks.unless_stopped(std::future::pending::<Infallible>()).await.is_err());
+        }
+        let begun = Instant::now();
+        assert_eq!(tasks.stop().await.is_err(), !is_early, "early: {is_early}");
+        assert_eq!((diary.lock().as_slice(), begun.elapsed().as_secs()), (&["events"][..], 3), "early: {is_early}");
+    }
+}
+
 /// Before Kubernetes kills it, so that it is in the log.
 #[tokio::test(start_paused = true)]
 async fn what_does_not_end_in_time_is_told_and_left() {

@@ -211,3 +211,40 @@ async fn case_95_of_two_absent_machines_the_second_ones_node_goes_although_the_f
         (vec!["DeletingNode".to_owned(), "DeletingNodeFailed".to_owned()], vec!["DeletingNode".to_owned()])
     );
 }
+
+/// Nobody took the keys meanwhile, and a full channel holds up the watch: no controller heard of any Node.
+#[tokio::test(start_paused = true)]
+async fn while_the_deletions_of_before_are_read_all_others_hear_of_nodes() {
+    let api = FakeApi::new();
+    api.silence("/events");
+    for i in 0..1_500 {
+        api.add(node(&format!("n{i:04}")).ready("True").0);
+    }
+    let cloud = Arc::new(FakeCloud::default());
+    let metrics = Metrics::register(&mut Registry::default());
+    let gate = ApiGate::new(api.client.clone(), metrics.api.clone(), ApiGateSettings::default());
+    let (recorder, events) = EventRecorder::new(gate.clone(), metrics.events.clone(), EventSettings::default());
+    let mut nodes = Reflector::new(api.client.clone(), &metrics.store);
+    let (lookups, _task) = cloud.lookups();
+    let controller = NodeLifecycleController::new(NodeLifecycleParts {
+        gate,
+        store: nodes.reader(),
+        keys: nodes.subscribe(),
+        lookups,
+        recoveries: vec![],
+        recorder,
+        metrics: metrics.node_lifecycle.clone(),
+        queue_metrics: metrics.queue.clone(),
+        settings: NodeLifecycleSettings::default(),
+    });
+    let mut others = nodes.subscribe();
+    let hears = async {
+        for _ in 0..1_500 {
+            others.recv().await.unwrap();
+        }
+        others
+    };
+    let work = run_for(Duration::from_secs(3), |stop| controller.run(stop), nodes, events);
+    let heard = async { tokio::time::timeout(Duration::from_secs(1), hears).await.is_ok() };
+    assert!(tokio::join!(work, heard).1);
+}

@@ -6,7 +6,10 @@ use ccm_cloud::{Failure, Finding, InstanceState, Need, Reaction};
 use serde_json::json;
 
 use super::{Bench, after, lost, unknown};
+use tokio::time::Instant;
+
 use crate::node_lifecycle::NodeLifecycleSettings;
+use crate::node_lifecycle::memory::NextLook;
 use crate::queue::Verdict;
 use crate::testing::{FakeCloud, Log, found, node};
 
@@ -38,6 +41,22 @@ async fn any_other_answer_between_two_absent_ones_starts_over() {
         assert!(bench.api.has("node0"), "{other:?}");
         let (first, proof) = (Need::Existence, Need::Proof);
         assert_eq!(bench.cloud.needs(), [first, proof, first, proof], "{other:?}");
+    }
+}
+
+/// The look had begun with the credential of before. The Node waited for a minute although the new one worked.
+#[tokio::test(start_paused = true)]
+async fn what_recovers_during_a_look_that_fails_is_looked_at_again_at_once() {
+    let bench = Bench::new();
+    let (memory, node) = (&bench.syncer.memory, bench.api.add(lost("node0").0));
+    let fails = || memory.unknown("node0", "unauthorized", Duration::from_secs(60), Instant::now());
+    for was_unknown in [false, true] {
+        assert_eq!(memory.step(&node, Instant::now()), NextLook::Look);
+        assert_eq!(memory.recovered("node0", Instant::now()), was_unknown, "whoever waits is woken");
+        assert_eq!((fails(), memory.step(&node, Instant::now())), (Duration::ZERO, NextLook::Look));
+        let wait = fails();
+        assert!(wait >= Duration::from_secs(60), "{wait:?}");
+        tokio::time::advance(wait).await;
     }
 }
 
@@ -177,7 +196,7 @@ async fn a_cloud_without_an_answer_ends_at_the_time_limit() {
     let mut bench = Bench::of(FakeCloud::slow(Duration::from_secs(3_600)), NodeLifecycleSettings::default());
     bench.cloud.answer("node0", [Finding::Absent]);
     bench.add(lost("node0"));
-    let begun = tokio::time::Instant::now();
+    let begun = Instant::now();
     assert!(matches!(bench.sync("node0").await, Verdict::After(_)));
     assert!(begun.elapsed() < Duration::from_secs(301), "{:?}", begun.elapsed());
     assert_eq!(bench.scraped("looks_total{answer=\"retry\"}"), 1.0);

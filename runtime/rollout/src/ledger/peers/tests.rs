@@ -29,6 +29,8 @@ pub(crate) struct Server {
     pub(crate) is_silent: bool,
     /// Reads, in their order, that are answered with 503.
     pub(crate) failing_reads: std::ops::Range<u32>,
+    /// What the ConfigMap holds once it was read.
+    pub(crate) later: Option<BTreeMap<String, String>>,
     /// What becomes of requests with this method.
     fault: Option<(Method, Fault)>,
 }
@@ -116,7 +118,12 @@ impl Server {
         }
         let metadata =
             json!({ "name": CONFIG_MAP, "namespace": "kube-system", "resourceVersion": self.version.to_string() });
-        (200, json!({ "metadata": metadata, "data": data }))
+        let answer = (200, json!({ "metadata": metadata, "data": data }));
+        if let Some(later) = self.later.take() {
+            *data = later;
+            self.version += 1;
+        }
+        answer
     }
 }
 
@@ -148,7 +155,11 @@ pub(crate) fn client(server: &Shared) -> Client {
 }
 
 pub(crate) fn settings(lease: Option<&str>) -> PeerSettings {
-    PeerSettings { namespace: "kube-system".into(), lease: lease.unwrap_or("ccm").into(), elects: lease.is_some() }
+    PeerSettings {
+        namespace: "kube-system".into(),
+        lease: lease.unwrap_or("ccm").into(),
+        identity: lease.map(|_| "this".to_owned()),
+    }
 }
 
 pub(crate) fn peers(server: &Shared, source: &str, lease: Option<&str>) -> Arc<Peers> {

@@ -91,7 +91,7 @@ async fn a_component_that_does_not_find_a_machine_is_refused_with_its_node() {
         ("absent", "Node n1: it says that the machine does not exist"),
         ("unknown", "Node n2: it fails where the last good one answers: the machine cannot be told on purpose"),
         ("trap", "Node n1: it fails where the last good one answers: "),
-        ("too-few", "instances.find gave 1 findings for 2 nodes"),
+        ("too-few", "it gave 1 findings for 2 nodes"),
     ];
     for (behaviour, says) in cases {
         put(client, component(&[("version", "2"), ("behaviour", behaviour)])).await;
