@@ -235,7 +235,8 @@ async fn answers_of_logins_are_kept_within_bounds_and_counted() {
     assert!(captured.kept_bytes() < 1_000, "{}", captured.kept_bytes());
     let copy = Captured::default();
     copy.copy(&captured);
-    assert_eq!(copy.kept_bytes(), captured.kept_bytes());
+    // The refusal of `two` counts in both of its places.
+    assert!((captured.kept_bytes()..1_000).contains(&copy.kept_bytes()), "{}", copy.kept_bytes());
     drop(captured);
     assert!(copy.kept_bytes() > 0);
     assert!(copy.ended().kept_bytes() < copy.kept_bytes());
