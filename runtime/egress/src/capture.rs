@@ -4,6 +4,9 @@
 //! One login at a time per credential. Whoever asks for a login that another call made since it last looked gets that
 //! call's answer, so that a hundred parallel calls log in once. A login that the cloud refused is not repeated at once: a
 //! service may lock the account.
+//!
+//! Answers of logins are kept for those who come later: a catalogue stands in them. All together have a limit (`login-bytes`). Of one for which
+//! there is no room, nothing is kept, and whoever needs it logs in for itself; of a refusal, the status.
 
 #[cfg(test)]
 mod tests;
@@ -11,9 +14,10 @@ mod tests;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -21,7 +25,7 @@ use crate::error::TransportError;
 use crate::http::Response;
 use crate::redact::{Redactor, RedactorCache, TooLarge};
 use crate::secret::Secret;
-use crate::share::Key;
+use crate::share::{Key, OVERHEAD};
 
 /// A value is renewed when less than this is left of it, or [`RENEW_SHARE`] of its life, whichever is less: services refuse
 /// tokens that end while they work on a request.
@@ -52,6 +56,21 @@ pub(crate) struct Captured {
     /// How often all ended: what was asked before says nothing about what is asked now.
     ends: AtomicU64,
     redactor: RedactorCache,
+    /// Bytes of kept answers.
+    kept: Arc<AtomicUsize>,
+}
+
+/// An answer that is kept, and counted for as long.
+struct Kept {
+    answer: Response,
+    bytes: usize,
+    all: Arc<AtomicUsize>,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 /// A value is larger than any request could carry.
@@ -74,9 +93,9 @@ struct State {
     begins: Option<Instant>,
     ends: Option<Instant>,
     /// The login behind the value: what was asked, and what came.
-    login: Option<(Key, Arc<Response>)>,
+    login: Option<(Key, Arc<Kept>)>,
     /// The login that brought nothing last: what was asked, when it was over, and what the cloud said.
-    failure: Option<(Key, Instant, Arc<Response>)>,
+    failure: Option<(Key, Instant, Arc<Kept>)>,
     /// The newest last.
     refused: VecDeque<RefusedLogin>,
 }
@@ -85,7 +104,7 @@ struct State {
 #[derive(Clone)]
 struct RefusedLogin {
     request: Key,
-    answer: Arc<Response>,
+    answer: Arc<Kept>,
     wait: Duration,
     until: Instant,
 }
@@ -113,10 +132,48 @@ impl Captured {
         let slots: Vec<(String, Arc<Slot>)> =
             other.slots.lock().iter().map(|(name, slot)| (name.clone(), Arc::clone(slot))).collect();
         for (name, slot) in slots {
-            let state = slot.state.lock().clone();
+            let mut state = slot.state.lock().clone();
+            let count = |kept: &mut Arc<Kept>| *kept = self.count(kept.answer.clone());
+            state.login.iter_mut().for_each(|(_, kept)| count(kept));
+            state.failure.iter_mut().for_each(|(_, _, kept)| count(kept));
+            state.refused.iter_mut().for_each(|refused| count(&mut refused.answer));
             *self.slot(&name).state.lock() = state;
         }
         self.changes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One in which all values have ended: none is used, all are still replaced in answers. A login that was refused is not repeated any sooner.
+    pub(crate) fn ended(&self) -> Self {
+        let ended = Self::default();
+        ended.copy(self);
+        for slot in ended.slots.lock().values() {
+            let mut state = slot.state.lock();
+            if let Some(value) = state.value.take() {
+                state.remember(value);
+            }
+            (state.login, state.failure) = (None, None);
+        }
+        ended
+    }
+
+    /// Bytes of the answers of logins that are kept.
+    #[cfg(test)]
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.kept.load(Ordering::Relaxed)
+    }
+
+    /// Counts an answer for as long as it is kept.
+    fn count(&self, answer: Response) -> Arc<Kept> {
+        let bytes = answer.text_len().saturating_add(OVERHEAD);
+        self.kept.fetch_add(bytes, Ordering::Relaxed);
+        Arc::new(Kept { answer, bytes, all: Arc::clone(&self.kept) })
+    }
+
+    /// Keeps an answer, if there is room for it.
+    fn keep(&self, answer: &Response, most: usize) -> Option<Arc<Kept>> {
+        let kept = self.kept.load(Ordering::Relaxed);
+        let fits = kept.saturating_add(answer.text_len()).saturating_add(OVERHEAD) <= most;
+        fits.then(|| self.count(answer.clone()))
     }
 
     /// The value, and which one it is.
@@ -224,7 +281,7 @@ impl Captured {
     /// Logs in, or joins the login of somebody else.
     ///
     /// `request` tells different logins apart. `seen` is the generation that the caller knew when it decided to log in; an
-    /// answer not older than `share` will do as well. With `proof` the cloud is asked in any case.
+    /// answer not older than `share` will do as well. With `proof` the cloud is asked in any case. Kept answers have at most `most` bytes together.
     ///
     /// Only what the cloud answered is shared: that somebody else ran out of time says nothing to whoever has more.
     ///
@@ -235,6 +292,7 @@ impl Captured {
     /// # Cancel safety
     ///
     /// The next in line logs in.
+    #[expect(clippy::too_many_arguments, reason = "what a login is")]
     pub(crate) async fn login<F>(
         &self,
         name: &str,
@@ -242,6 +300,7 @@ impl Captured {
         seen: Generation,
         share: Duration,
         proof: bool,
+        most: usize,
         ask: impl FnOnce() -> F,
     ) -> (Result<Response, TransportError>, Generation)
     where
@@ -262,12 +321,14 @@ impl Captured {
         let answer = ask().await;
         let mut state = slot.state.lock();
         if let Ok(answer) = &answer {
-            let kept = Arc::new(answer.clone());
             if state.generation > before {
                 state.failure = None;
                 state.refused.clear();
-                state.login = Some((request, kept));
+                state.login = None;
+                state.login = self.keep(answer, most).map(|kept| (request, kept));
             } else if self.ends.load(Ordering::SeqCst) == ends {
+                state.failure = None;
+                let kept = self.keep(answer, most).unwrap_or_else(|| self.count(status_of(answer)));
                 if matches!(answer.status, 401 | 403 | 404) {
                     state.refuse(request, Arc::clone(&kept));
                 }
@@ -276,6 +337,12 @@ impl Captured {
         }
         (answer, state.generation)
     }
+}
+
+/// What is always kept of a refusal.
+fn status_of(answer: &Response) -> Response {
+    let summary = format!("{} (the rest of the answer is not kept: limit login-bytes)", answer.summary);
+    Response { status: answer.status, headers: vec![], body: Bytes::new(), summary }
 }
 
 impl State {
@@ -287,20 +354,20 @@ impl State {
             && self.live().is_some()
             && (self.generation > seen || young)
         {
-            return Some(Response::clone(answer));
+            return Some(answer.answer.clone());
         }
         if let Some((of, over, answer)) = &self.failure
             && of == request
             && *over >= arrived
         {
-            return Some(Response::clone(answer));
+            return Some(answer.answer.clone());
         }
         let refused = self.refused.iter().find(|refused| refused.request == *request)?;
-        (Instant::now() < refused.until).then(|| Response::clone(&refused.answer))
+        (Instant::now() < refused.until).then(|| refused.answer.answer.clone())
     }
 
     /// Each refusal of the same login doubles the time until the next.
-    fn refuse(&mut self, request: Key, answer: Arc<Response>) {
+    fn refuse(&mut self, request: Key, answer: Arc<Kept>) {
         let last = self.refused.iter().position(|refused| refused.request == request);
         let last = last.and_then(|index| self.refused.remove(index));
         let wait = last.map_or(BACK_OFF, |last| last.wait.saturating_mul(2).min(MAX_BACK_OFF));

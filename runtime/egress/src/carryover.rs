@@ -16,12 +16,14 @@ use crate::endpoints::Bindings;
 /// each provider has its own.
 #[derive(Default)]
 pub struct Carryover {
-    pub(crate) captured: Arc<Captured>,
+    captured: Mutex<Arc<Captured>>,
     pub(crate) bindings: Bindings,
     pub(crate) budgets: Budgets,
     pinned: Mutex<Option<Arc<Pin>>>,
     /// Digest of the configuration and the given credentials that tokens and addresses were got with.
     account: Mutex<Option<[u8; 32]>>,
+    /// Digest of the component that was tried last as the first one.
+    tried: Mutex<Option<String>>,
 }
 
 /// Uses of credentials that a component may have. They count for later ones once it is taken.
@@ -60,9 +62,28 @@ impl Carryover {
     pub(crate) fn begin(&self, account: [u8; 32]) {
         let before = self.account.lock().replace(account);
         if before.is_some_and(|before| before != account) {
-            self.captured.end_all();
+            self.captured().end_all();
             self.bindings.forget();
         }
+    }
+
+    /// A component without a predecessor is tried. What another one captured and found, which was tried before it and refused, ends: that may
+    /// be the session of somebody else, and the address of another machine. The same one goes on with them, so that it need not log in again
+    /// with each try.
+    pub fn tries(&self, digest: &str) {
+        let before = self.tried.lock().replace(digest.to_owned());
+        if before.is_some_and(|before| before != digest) {
+            let mut captured = self.captured.lock();
+            // A login that is still under way ends where nobody looks.
+            *captured = Arc::new(captured.ended());
+            drop(captured);
+            self.bindings.forget();
+        }
+    }
+
+    /// What components captured that have no predecessor.
+    pub(crate) fn captured(&self) -> Arc<Captured> {
+        Arc::clone(&self.captured.lock())
     }
 
     /// Forgets addresses that providers found. Tokens stay: a login may have ended before its provider found any.
@@ -267,12 +288,29 @@ mod tests {
         };
         write("password-1");
         open();
-        carryover.captured.store("token", Secret::new("token-of-1".into()), None).unwrap();
+        carryover.captured().store("token", Secret::new("token-of-1".into()), None).unwrap();
         open();
-        assert!(carryover.captured.value("token").is_some(), "it is the same account");
+        assert!(carryover.captured().value("token").is_some(), "it is the same account");
         write("password-2");
         open();
-        assert!(carryover.captured.value("token").is_none());
+        assert!(carryover.captured().value("token").is_none());
+    }
+
+    /// It captured a session of its author's own and was refused, and the one that was tried in its place sent everything there.
+    #[test]
+    fn what_a_refused_first_component_captured_ends_when_another_one_is_tried() {
+        let carryover = Carryover::default();
+        carryover.tries("one");
+        let of_one = carryover.captured();
+        of_one.store("token", Secret::new("session-of-one".into()), None).unwrap();
+        carryover.tries("one");
+        assert!(carryover.captured().value("token").is_some(), "it is the same component");
+        carryover.tries("two");
+        assert!(carryover.captured().value("token").is_none());
+        // It is still no word for answers, and a login that ends late changes nothing.
+        assert_eq!(carryover.captured().values().len(), 1);
+        of_one.store("token", Secret::new("session-of-one-2".into()), None).unwrap();
+        assert!(carryover.captured().value("token").is_none());
     }
 
     /// A provider that is tried again once forgot that the cloud had asked for a pause.

@@ -6,7 +6,9 @@
 //!    captured credential out of the answer (`extract`), and hides secrets in what the provider sees.
 
 mod attempts;
+mod bodies;
 mod extract;
+mod guesses;
 mod open;
 mod places;
 mod render;
@@ -15,7 +17,7 @@ mod settings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use aws_lc_rs::digest;
@@ -34,6 +36,7 @@ use crate::credentials::Credentials;
 use crate::effect::{self, DryRun};
 use crate::endpoints::{Endpoints, Target};
 use crate::error::{Refusal, TransportError, TransportReason};
+use crate::headers;
 use crate::http::{Effect, Method, Part, Request, Response};
 use crate::log::line;
 use crate::observe::{BudgetLeft, Exchange, ExchangeObserver, ExchangeOutcome};
@@ -47,6 +50,8 @@ pub use settings::{NetworkLimits, NetworkSettings};
 
 /// Longest refusal, in bytes.
 const MAX_MESSAGE: usize = 1024;
+/// Longest name of an endpoint in one, in bytes.
+const MAX_NAME: usize = 64;
 
 /// The requests of one provider.
 pub struct Egress {
@@ -66,6 +71,8 @@ pub struct Egress {
     operations: Mutex<BTreeSet<String>>,
     /// Endpoints whose breaker was open at the last look.
     open: Mutex<BTreeSet<String>>,
+    /// Requests into which the provider wrote a secret.
+    guesses: AtomicUsize,
 }
 
 impl Egress {
@@ -144,8 +151,10 @@ impl Egress {
     ///
     /// # Errors
     ///
-    /// The endpoint is not declared, or the operator does not allow the host.
+    /// The endpoint is not declared, the operator does not allow the host, or the provider wrote a secret into it.
     pub fn bind(&self, endpoint: &str, base_url: &str) -> Result<(), TransportError> {
+        self.check_trust()?;
+        self.check_guess(base_url.as_bytes(), || format!("the base URL of endpoint {:?}", line(endpoint, MAX_NAME)))?;
         self.endpoints.bind(endpoint, base_url)
     }
 
@@ -227,6 +236,7 @@ impl Egress {
             let why = format!("more than {most} requests in one call (limit call-requests)");
             return Err(TransportError::denied(why));
         }
+        self.check_trust()?;
         let target = self.endpoints.target(&request.endpoint)?;
         // Before anybody reads it.
         let most = self.limits().request_bytes;
@@ -237,12 +247,18 @@ impl Egress {
         }
         effect::check(request, call, self.dry_run.as_ref(), &*self.leadership)?;
         self.check_shape(request)?;
-        self.check_places(request, &target.base.url)?;
         if let Some(capture) = &request.capture {
             self.check_capture(&capture.credential)?;
             let Request { endpoint, path, .. } = request;
             self.credentials.uses().check_capture(&capture.credential, endpoint, path, &capture.source)?;
         }
+        self.check_places(request, &target.base.url)?;
+        for (name, _) in &request.headers {
+            // Whatever else its name has in it.
+            let declared = self.credentials.uses().declares_header(&request.endpoint, name);
+            headers::check_request_header(name, b"", declared)?;
+        }
+        self.check_guesses(request)?;
         Ok(target)
     }
 
@@ -266,8 +282,9 @@ impl Egress {
             };
             let (now, _) = captured.look(&capture.credential, None);
             let seen = call.seen(&capture.credential).0.unwrap_or(now);
+            let (name, most) = (&capture.credential, self.limits().login_bytes);
             let (answer, generation) =
-                captured.login(&capture.credential, key(request), seen, request.share, call.proof, ask).await;
+                captured.login(name, key(request), seen, request.share, call.proof, most, ask).await;
             call.saw(&capture.credential, generation, answer.is_ok());
             return match answer {
                 Ok(answer) if !asked.into_inner() => self.handed_out(operation, answer, call).await,

@@ -208,3 +208,11 @@ pub struct Response {
     /// One line for messages: operation, status, request id, and what came instead of JSON.
     pub summary: String,
 }
+
+impl Response {
+    /// Bytes of what it says.
+    pub(crate) fn text_len(&self) -> usize {
+        let headers = self.headers.iter().map(|(name, value)| name.len().saturating_add(value.len()));
+        headers.fold(self.body.len().saturating_add(self.summary.len()), usize::saturating_add)
+    }
+}

@@ -36,6 +36,7 @@ mod headers;
 mod hosts;
 mod json_pointer;
 mod log;
+mod login_names;
 mod long_work;
 mod memory;
 mod paths;

@@ -80,10 +80,16 @@ impl Veil {
         }
     }
 
-    /// The bytes without secrets, however many; nothing of them where not all secrets can be looked for.
-    #[must_use]
-    pub(crate) fn bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
-        let bytes = self.redactor.as_ref().map(|redactor| redactor.bytes(bytes)).unwrap_or_default();
-        self.all.iter().fold(bytes, |bytes, one| one.signed().replaced(&bytes).unwrap_or(bytes))
+    /// The name of a secret in the bytes, unless people come upon that by themselves: who writes a word that somebody took for a password does
+    /// not give it away, and must not learn that it is one.
+    ///
+    /// # Errors
+    ///
+    /// Not all secrets can be looked for.
+    pub(crate) fn finds(&self, bytes: &[u8]) -> Result<Option<&str>, &TooLarge> {
+        if let Some(name) = self.redactor.as_ref()?.finds_unguessable(bytes) {
+            return Ok(Some(name));
+        }
+        Ok(self.all.iter().any(|one| one.signed().replaced(bytes).is_some()).then_some("signature"))
     }
 }

@@ -16,7 +16,7 @@ use zeroize::{Zeroize, Zeroizing};
 
 use forms::forms;
 
-use crate::secret::Secret;
+use crate::secret::{Secret, can_be_guessed};
 
 type Form = Zeroizing<Vec<u8>>;
 
@@ -69,10 +69,17 @@ impl RedactorCache {
 /// What is looked for together.
 struct Search {
     automaton: NFA,
-    placeholders: Vec<String>,
-    /// By number of the needle, which of the placeholders is its.
+    values: Vec<Value>,
+    /// By number of the needle, which of the values is its.
     owners: Vec<usize>,
     shortest: usize,
+}
+
+/// A value of a credential, as far as its search has to know it.
+struct Value {
+    name: String,
+    placeholder: String,
+    can_be_guessed: bool,
 }
 
 /// What is replaced. One that begins before the last one ends is what follows of the same stretch.
@@ -101,12 +108,13 @@ impl Redactor {
     /// When there are gigabytes of them.
     pub(crate) fn new<'a>(values: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Result<Self, TooLarge> {
         let mut needles: Vec<Form> = Vec::new();
-        let (mut placeholders, mut owners) = (Vec::new(), Vec::new());
+        let (mut known, mut owners) = (Vec::new(), Vec::new());
         for (name, value) in values {
             if !value.trim_ascii().is_empty() {
                 needles.append(&mut forms(value));
-                owners.resize(needles.len(), placeholders.len());
-                placeholders.push(placeholder(name));
+                owners.resize(needles.len(), known.len());
+                let (name, placeholder) = (name.to_owned(), placeholder(name));
+                known.push(Value { name, placeholder, can_be_guessed: can_be_guessed(value) });
             }
         }
         let Some(shortest) = needles.iter().map(|needle| needle.len()).min() else {
@@ -117,7 +125,7 @@ impl Redactor {
             NFA::builder().match_kind(MatchKind::Standard).build(needles.iter().map(|needle| needle.as_slice()));
         #[expect(clippy::map_err_ignore, reason = "the library counts states")]
         let automaton = built.map_err(|_| TooLarge)?;
-        Ok(Self { searches: vec![Arc::new(Search { automaton, placeholders, owners, shortest })], rest: vec![] })
+        Ok(Self { searches: vec![Arc::new(Search { automaton, values: known, owners, shortest })], rest: vec![] })
     }
 
     /// Looks for what either looks for, at the same time: one after the other would miss a value of which the first has
@@ -145,15 +153,26 @@ impl Redactor {
     /// Whether the bytes hold a value of another name than this one.
     #[must_use]
     pub(crate) fn finds_other_than(&self, name: &str, bytes: &[u8]) -> bool {
-        let own = placeholder(name);
-        self.searches.iter().chain(&self.rest).any(|search| {
+        self.first(bytes, |value| value.name != name).is_some()
+    }
+
+    /// The name of a value in the bytes that nobody comes upon by himself.
+    #[must_use]
+    pub(crate) fn finds_unguessable(&self, bytes: &[u8]) -> Option<&str> {
+        self.first(bytes, |value| !value.can_be_guessed).map(|value| value.name.as_str())
+    }
+
+    fn first(&self, bytes: &[u8], is_meant: impl Fn(&Value) -> bool) -> Option<&Value> {
+        let able = self.searches.iter().chain(&self.rest).filter(|search| bytes.len() >= search.shortest);
+        able.filter_map(|search| {
             let mut state = search.start();
-            bytes.iter().any(|byte| {
+            bytes.iter().find_map(|byte| {
                 state = search.automaton.next_state(Anchored::No, state, *byte);
-                search.automaton.is_match(state)
-                    && (0..search.automaton.match_len(state)).any(|index| search.found(state, index).1 != own)
+                let all = if search.automaton.is_match(state) { search.automaton.match_len(state) } else { 0 };
+                (0..all).filter_map(|index| search.owner(state, index)).find(|value| is_meant(value))
             })
         })
+        .next()
     }
 
     /// The bytes without the values. No copy when there is none; else what came in is wiped.
@@ -275,8 +294,13 @@ impl Search {
     /// Length and placeholder of what is found in this state.
     fn found(&self, state: StateID, index: usize) -> (usize, &str) {
         let needle = self.automaton.match_pattern(state, index);
-        let owner = self.owners.get(needle.as_usize()).and_then(|owner| self.placeholders.get(*owner));
-        (self.automaton.pattern_len(needle), owner.map_or("", String::as_str))
+        let placeholder = self.owner(state, index).map_or("", |value| value.placeholder.as_str());
+        (self.automaton.pattern_len(needle), placeholder)
+    }
+
+    fn owner(&self, state: StateID, index: usize) -> Option<&Value> {
+        let needle = self.automaton.match_pattern(state, index);
+        self.owners.get(needle.as_usize()).and_then(|owner| self.values.get(*owner))
     }
 }
 

@@ -62,7 +62,7 @@ const KEEP: Duration = Duration::from_secs(60);
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// What an entry costs besides its text.
-const OVERHEAD: usize = 256;
+pub(crate) const OVERHEAD: usize = 256;
 
 /// One exchange that is under way. When the one who asks is cancelled, the cell lets the next one ask.
 type Flight = Arc<OnceCell<ExchangeResult>>;
@@ -86,10 +86,7 @@ struct Bytes;
 
 impl Weighter<Key, StoredAnswer> for Bytes {
     fn weight(&self, key: &Key, kept: &StoredAnswer) -> u64 {
-        let text = kept.result.as_ref().as_ref().map_or(0, |response| {
-            let headers = response.headers.iter().map(|(name, value)| name.len().saturating_add(value.len())).sum();
-            response.body.len().saturating_add(response.summary.len()).saturating_add(headers)
-        });
+        let text = kept.result.as_ref().as_ref().map_or(0, Response::text_len);
         u64::try_from(text.saturating_add(key.len()).saturating_add(OVERHEAD)).unwrap_or(u64::MAX)
     }
 }

@@ -54,8 +54,8 @@ pub struct ProviderRecord {
     /// Sources of credentials that the provider declares: `file:PATH`, `env:VARIABLE` or `secret:NAMESPACE/NAME/KEY`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub credentials: BTreeMap<String, String>,
-    /// Uses of a credential beyond one header of one endpoint, such as `identity:body:/v3/auth/tokens`. `wasm-ccm inspect FILE`
-    /// prints those that the component declares.
+    /// Uses of a credential beyond one header of one endpoint that is for credentials, such as `identity:body:/v3/auth/tokens`.
+    /// `wasm-ccm inspect FILE` prints those that the component declares.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub credential_uses: BTreeMap<String, Vec<String>>,
     /// Which components the host accepts; all by default.

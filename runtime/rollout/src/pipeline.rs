@@ -173,6 +173,9 @@ impl Surroundings {
         gate::annotations(config, component.declared(), before.map(Provider::declared).or(kept.as_deref()))
             .map_err(rejected(Step::Grants))?;
         let files = config.files(&descriptor).map_err(NotAdmitted::LocalFile)?;
+        if before.is_none() {
+            carryover.tries(&digest);
+        }
         let opened = context::open(config, &descriptor, files, &carryover, &self.shared, before).await;
         let context = opened.map_err(rejected(Step::Grants))?;
         let (events, observer) = (Arc::clone(&self.listeners.events), Arc::clone(&self.listeners.observer));

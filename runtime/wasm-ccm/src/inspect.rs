@@ -152,7 +152,10 @@ fn text(inspection: &Inspection<'_>) -> Result<String> {
         }),
     )?;
     if !credential_uses.is_empty() {
-        writeln!(out, "credentials in more than one header of one endpoint; if that is right, give:")?;
+        writeln!(
+            out,
+            "credentials in more than one header of one endpoint, or in one that is not for credentials; if that is right, give:"
+        )?;
         for grant in credential_uses {
             writeln!(out, "  --credential-use={grant}")?;
         }

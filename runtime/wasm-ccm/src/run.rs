@@ -32,13 +32,10 @@ use crate::controllers::{self, Providers, Reviews, Shared, keeps_routes, nodes_t
 use crate::logging;
 use crate::pages::{self, Pages, ProcessMetrics};
 use crate::stores::{API_SERVER, Reflectors, depends, wait_for_api_server};
-use crate::tasks::{self, EVENT_WRITER, PROVIDER_EVENT_WRITER, Tasks};
+use crate::tasks::{self, EVENT_WRITER, PROVIDER_EVENT_WRITER, Tasks, in_order};
 
 /// Most worker threads; fewer on machines with fewer cores.
 const MAX_WORKERS: usize = 4;
-
-/// How long the end of a process waits for its state folder.
-const LONGEST_SAYING: Duration = Duration::from_secs(1);
 
 /// Runs until SIGTERM or SIGINT. `ignored` says which flags have no effect.
 ///
@@ -283,10 +280,11 @@ impl Process {
     /// Runs until the process is to end, and ends it in order.
     async fn run(self) -> Result<()> {
         let trials = self.rollout.trials.clone();
-        in_order(async |tasks, campaign| self.work(tasks, campaign).await, move || trials.end_in_order()).await
+        in_order(async |tasks, campaign| Box::pin(self.work(tasks, campaign)).await, move || trials.end_in_order())
+            .await
     }
 
-    /// Spawns what every replica runs, waits until it leads, and spawns the controllers. What it returns is what [`end`] takes.
+    /// Spawns what every replica runs, waits until it leads, and spawns the controllers. What it returns is what [`in_order`] takes.
     async fn work(self, tasks: &mut Tasks, campaign: &mut Option<Campaign>) -> Result<Option<Result<()>>> {
         tasks.spawn_signals()?;
         if let Some((listener, tls, pages)) = self.health {
@@ -357,16 +355,6 @@ impl Process {
     }
 }
 
-/// Does `work`, and [ends](end) the process in order, however the work ends: it may leave Events that are still to be written.
-async fn in_order(
-    work: impl AsyncFnOnce(&mut Tasks, &mut Option<Campaign>) -> Result<Option<Result<()>>>,
-    no_component_is_to_blame: impl FnOnce() + Send + 'static,
-) -> Result<()> {
-    let (mut tasks, mut campaign) = (Tasks::default(), None);
-    let ended = work(&mut tasks, &mut campaign).await;
-    end(tasks, campaign, ended, no_component_is_to_blame).await
-}
-
 /// The health port, unless the operator wants none. A port in use is an error at the start.
 async fn bind_health(args: &RunArgs, pages: Pages) -> Result<Option<(TcpListener, TlsAcceptor, Pages)>> {
     if args.secure_port == 0 {
@@ -400,104 +388,9 @@ async fn unless_lost(lost: impl Future<Output = anyhow::Error>, work: impl Futur
     }
 }
 
-/// Ends the process and hands the Lease on last: `ended` is an error when a task has ended, none when the process is to stop, and otherwise why
-/// the leadership is lost. `in_order` says that no component on trial is to blame; first of all, since Kubernetes may kill what takes too long.
-async fn end(
-    tasks: Tasks,
-    campaign: Option<Campaign>,
-    ended: Result<Option<Result<()>>>,
-    in_order: impl FnOnce() + Send + 'static,
-) -> Result<()> {
-    let (is_lost, ended) = match ended {
-        Ok(Some(lost)) => (lost.is_err(), lost),
-        Ok(None) => (false, Ok(())),
-        Err(error) => (false, Err(error)),
-    };
-    if !tasks::has_panicked(&ended) {
-        // A folder on a dead disk must not keep the Lease.
-        drop(tokio::time::timeout(LONGEST_SAYING, tokio::task::spawn_blocking(in_order)).await);
-    }
-    let retired = match campaign {
-        Some(mut campaign) if is_lost => {
-            // Nothing more is written, nor waited for.
-            drop(tasks);
-            campaign.end().await;
-            Ok(())
-        }
-        Some(campaign) => campaign.retire(tasks.stop()).await,
-        None => tasks.stop().await,
-    };
-    // A panic goes before all else: a component on trial may be to blame.
-    if tasks::has_panicked(&retired) { retired } else { ended.and(retired) }
-}
-
 #[cfg(test)]
 mod tests {
-    use parking_lot::Mutex;
-
     use super::*;
-
-    /// It was told after all else had ended: a good component was refused after the restart.
-    #[tokio::test(start_paused = true)]
-    async fn that_no_component_is_to_blame_is_said_before_anything_is_waited_for_unless_a_task_has_panicked() {
-        let begun = tokio::time::Instant::now();
-        for panics in [false, true] {
-            let mut tasks = Tasks::default();
-            let stop = tasks.stop.clone();
-            tasks.spawn_reader("slow", async move {
-                stop.cancelled().await;
-                tokio::time::sleep(Duration::from_secs(10)).await;
-            });
-            tasks.spawn_background("one", async move { assert!(!panics, "a defect") });
-            let ended = tasks.unless_stopped(std::future::pending()).await;
-            let before = begun.elapsed();
-            let said = Arc::new(Mutex::new(None));
-            let says = Arc::clone(&said);
-            let ended = end(tasks, None, ended, move || *says.lock() = Some(begun.elapsed())).await;
-            assert_eq!((tasks::has_panicked(&ended), *said.lock()), (panics, Some(before).filter(|_| !panics)));
-            assert_eq!((begun.elapsed() - before).as_secs(), 10, "it ended in order");
-        }
-    }
-
-    /// The panic of a task of a process that ended for another reason blamed nobody.
-    #[tokio::test(start_paused = true)]
-    async fn a_panic_while_the_process_ends_is_told_from_why_it_ends() {
-        let work = async |tasks: &mut Tasks, _: &mut Option<Campaign>| {
-            let stop = tasks.stop.clone();
-            tasks.spawn_reader("webhook", async move {
-                stop.cancelled().await;
-                panic!("a defect");
-            });
-            tasks.spawn_background("rollout of providers", async {});
-            tasks.unless_stopped(std::future::pending()).await
-        };
-        assert!(tasks::has_panicked(&in_order(work, || {}).await));
-    }
-
-    /// A standby that gave way to another replica ended at once, and its Event, which says why, was sometimes lost.
-    #[tokio::test(start_paused = true)]
-    async fn the_last_events_are_written_whatever_ends_the_work() {
-        for fails in [false, true] {
-            let written = Arc::new(Mutex::new(false));
-            let writes = Arc::clone(&written);
-            let work = async move |tasks: &mut Tasks, _: &mut Option<Campaign>| {
-                let drain = tasks.drain.clone();
-                tasks.spawn_background(PROVIDER_EVENT_WRITER, async move {
-                    drain.cancelled().await;
-                    tokio::time::sleep(Duration::from_secs(3)).await;
-                    *writes.lock() = true;
-                });
-                tasks.spawn_background("rollout of providers", async {});
-                if fails {
-                    bail!("the cloud-config cannot be read");
-                }
-                tasks.unless_stopped(std::future::pending()).await
-            };
-            let error = in_order(work, || {}).await.unwrap_err();
-            let says = ["the rollout of providers ended by itself", "the cloud-config cannot be read"];
-            assert_eq!((error.to_string().as_str(), *written.lock()), (says[usize::from(fails)], true));
-        }
-    }
 
     /// While the API server did not take what the other replicas are told, a leader without its Lease went on until it was killed.
     #[tokio::test]

@@ -9,12 +9,16 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use ccm_controllers::GivenUp;
+use ccm_leader::Campaign;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 /// How long everything may take to end after the signal; Kubernetes kills after 30 s.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How long the end of a process waits for its state folder.
+const LONGEST_SAYING: Duration = Duration::from_secs(1);
 
 /// The tasks of the process. One that ends before it is told to ends the process: a controller that is gone must not look
 /// like one that has nothing to do.
@@ -156,4 +160,45 @@ impl Tasks {
 /// Whether the process ended so because a task of it panicked.
 pub(crate) fn has_panicked(ended: &Result<()>) -> bool {
     ended.as_ref().is_err_and(|error| error.is::<JoinError>())
+}
+
+/// Does `work`, and [ends](end) the process in order, however the work ends: it may leave Events that are still to be written.
+pub(crate) async fn in_order(
+    work: impl AsyncFnOnce(&mut Tasks, &mut Option<Campaign>) -> Result<Option<Result<()>>>,
+    no_component_is_to_blame: impl FnOnce() + Send + 'static,
+) -> Result<()> {
+    let (mut tasks, mut campaign) = (Tasks::default(), None);
+    let ended = work(&mut tasks, &mut campaign).await;
+    end(tasks, campaign, ended, no_component_is_to_blame).await
+}
+
+/// Ends the process and hands the Lease on last: `ended` is an error when a task has ended, none when the process is to stop, and otherwise why
+/// the leadership is lost. `in_order` says that no component on trial is to blame; first of all, since Kubernetes may kill what takes too long.
+async fn end(
+    tasks: Tasks,
+    campaign: Option<Campaign>,
+    ended: Result<Option<Result<()>>>,
+    in_order: impl FnOnce() + Send + 'static,
+) -> Result<()> {
+    let (is_lost, ended) = match ended {
+        Ok(Some(lost)) => (lost.is_err(), lost),
+        Ok(None) => (false, Ok(())),
+        Err(error) => (false, Err(error)),
+    };
+    if !tasks::has_panicked(&ended) {
+        // A folder on a dead disk must not keep the Lease.
+        drop(tokio::time::timeout(LONGEST_SAYING, tokio::task::spawn_blocking(in_order)).await);
+    }
+    let retired = match campaign {
+        Some(mut campaign) if is_lost => {
+            // Nothing more is written, nor waited for.
+            drop(tasks);
+            campaign.end().await;
+            Ok(())
+        }
+        Some(campaign) => campaign.retire(tasks.stop()).await,
+        None => tasks.stop().await,
+    };
+    // A panic goes before all else: a component on trial may be to blame.
+    if tasks::has_panicked(&retired) { retired } else { ended.and(retired) }
 }

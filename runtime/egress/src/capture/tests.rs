@@ -1,10 +1,13 @@
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use futures::future::join_all;
 
 use super::*;
 use crate::error::TransportReason;
+
+/// Most bytes of kept answers.
+const MOST: usize = 2_000;
 
 fn response(status: u16) -> Response {
     Response { status, headers: vec![], body: Bytes::from_static(b"catalogue"), summary: String::new() }
@@ -18,7 +21,7 @@ async fn log_in(captured: &Captured, logins: &AtomicUsize, seen: Generation, lif
         captured.store("token", Secret::new(format!("token-{number}").into_bytes()), life).unwrap();
         Ok(response(201))
     };
-    captured.login("token", [7; 32], seen, Duration::ZERO, false, ask).await.0.unwrap().status
+    captured.login("token", [7; 32], seen, Duration::ZERO, false, MOST, ask).await.0.unwrap().status
 }
 
 #[tokio::test(start_paused = true)]
@@ -73,7 +76,7 @@ async fn a_failed_login_is_the_answer_of_all_who_waited_for_it_and_of_nobody_lat
         tokio::time::sleep(Duration::from_millis(50)).await;
         Ok(response(401))
     };
-    let calls = (0..10).map(|_| captured.login("token", [7; 32], 0, Duration::ZERO, false, fail));
+    let calls = (0..10).map(|_| captured.login("token", [7; 32], 0, Duration::ZERO, false, MOST, fail));
     assert!(join_all(calls).await.into_iter().all(|(answer, _)| answer.unwrap().status == 401));
     assert_eq!(logins.load(Ordering::SeqCst), 1);
 
@@ -84,7 +87,7 @@ async fn a_failed_login_is_the_answer_of_all_who_waited_for_it_and_of_nobody_lat
             logins.fetch_add(1, Ordering::SeqCst);
             Ok(response(500))
         };
-        let (answer, _) = captured.login("token", [7; 32], 0, Duration::ZERO, false, fail).await;
+        let (answer, _) = captured.login("token", [7; 32], 0, Duration::ZERO, false, MOST, fail).await;
         assert_eq!((answer.unwrap().status, logins.load(Ordering::SeqCst)), (500, times));
         tokio::time::advance(Duration::from_millis(1)).await;
     }
@@ -96,7 +99,7 @@ async fn refused(captured: &Captured, logins: &AtomicUsize, request: u8, proof: 
         logins.fetch_add(1, Ordering::SeqCst);
         Ok(response(status))
     };
-    let (answer, _) = captured.login("token", [request; 32], 0, Duration::ZERO, proof, fail).await;
+    let (answer, _) = captured.login("token", [request; 32], 0, Duration::ZERO, proof, MOST, fail).await;
     assert_eq!(answer.unwrap().status, status);
     logins.load(Ordering::SeqCst)
 }
@@ -149,7 +152,7 @@ async fn without_an_answer_the_next_in_line_asks_by_itself() {
         captured.store("token", Secret::new(b"token-value".to_vec()), None).unwrap();
         Ok(response(201))
     };
-    let calls = (0..3).map(|_| captured.login("token", [7; 32], 0, Duration::ZERO, false, ask));
+    let calls = (0..3).map(|_| captured.login("token", [7; 32], 0, Duration::ZERO, false, MOST, ask));
     let good: Vec<bool> = join_all(calls).await.into_iter().map(|(answer, _)| answer.is_ok()).collect();
     assert_eq!((good, logins.load(Ordering::SeqCst)), (vec![false, true, true], 2));
 }
@@ -183,7 +186,7 @@ async fn old_values_are_kept_within_bounds_and_a_value_that_only_ends_changes_no
 #[tokio::test(start_paused = true)]
 async fn a_login_that_is_cancelled_leaves_the_turn_to_the_next() {
     let (captured, logins) = (Captured::default(), AtomicUsize::new(0));
-    let never = captured.login("token", [7; 32], 0, Duration::ZERO, false, std::future::pending);
+    let never = captured.login("token", [7; 32], 0, Duration::ZERO, false, MOST, std::future::pending);
     assert!(tokio::time::timeout(Duration::from_millis(10), never).await.is_err());
     assert_eq!(log_in(&captured, &logins, 0, None).await, 201);
 }
@@ -192,7 +195,49 @@ async fn a_login_that_is_cancelled_leaves_the_turn_to_the_next() {
 async fn a_young_login_answers_whoever_says_that_it_will_do() {
     let (captured, logins) = (Captured::default(), AtomicUsize::new(0));
     log_in(&captured, &logins, 0, None).await;
-    let again = |share| captured.login("token", [7; 32], 1, share, false, || async { Ok(response(500)) });
+    let again = |share| captured.login("token", [7; 32], 1, share, false, MOST, || async { Ok(response(500)) });
     assert_eq!(again(Duration::from_secs(60)).await.0.unwrap().status, 201);
     assert_eq!(again(Duration::ZERO).await.0.unwrap().status, 500);
+}
+
+/// Six answers of 8 MiB each were kept per credential, and nobody counted them.
+#[tokio::test(start_paused = true)]
+async fn answers_of_logins_are_kept_within_bounds_and_counted() {
+    let captured = Captured::default();
+    let answer = |status, bytes: usize| Response { body: Bytes::from(vec![b'x'; bytes]), ..response(status) };
+    let log_in = async |name: &str, request: u8, seen, bytes, status| {
+        let asked = AtomicBool::new(false);
+        let ask = || async {
+            asked.store(true, Ordering::SeqCst);
+            if status == 201 {
+                captured.store(name, Secret::new(format!("{name}-{request}").into_bytes()), None).unwrap();
+            }
+            Ok(answer(status, bytes))
+        };
+        let (answer, _) = captured.login(name, [request; 32], seen, Duration::ZERO, false, MOST, ask).await;
+        let answer = answer.unwrap();
+        assert_eq!(answer.status, status);
+        (asked.into_inner(), answer.body.len())
+    };
+    assert_eq!(log_in("one", 1, 0, 1_500, 201).await, (true, 1_500));
+    assert_eq!(log_in("one", 1, 0, 1_500, 201).await, (false, 1_500), "it is kept");
+    let kept = captured.kept_bytes();
+    assert!((1_500..=MOST).contains(&kept), "{kept}");
+    // No room for another one: who needs the answer logs in for itself, and a refused login is refused all the same.
+    assert_eq!(log_in("two", 2, 0, 1_500, 201).await, (true, 1_500));
+    assert_eq!(log_in("two", 2, 0, 1_500, 201).await, (true, 1_500));
+    assert_eq!(log_in("two", 3, 2, 1_500, 401).await, (true, 1_500));
+    assert_eq!(log_in("two", 3, 2, 1_500, 401).await, (false, 0));
+    // The status of a refusal is small.
+    assert!(captured.kept_bytes() <= MOST + 512, "{}", captured.kept_bytes());
+    // What takes its place gives the room back, and so does the end.
+    assert_eq!(log_in("one", 4, 1, 10, 201).await, (true, 10));
+    assert!(captured.kept_bytes() < 1_000, "{}", captured.kept_bytes());
+    let copy = Captured::default();
+    copy.copy(&captured);
+    // The refusal of `two` counts in both of its places.
+    assert!((captured.kept_bytes()..1_000).contains(&copy.kept_bytes()), "{}", copy.kept_bytes());
+    drop(captured);
+    assert!(copy.kept_bytes() > 0);
+    assert!(copy.ended().kept_bytes() < copy.kept_bytes());
 }

@@ -81,7 +81,7 @@ fn is_one_of(list: &[&str], word: &str) -> bool {
 }
 
 /// `apiKey`, `API_KEY` and `api-key` are `api` and `key`.
-fn words(name: &str) -> Vec<String> {
+pub(crate) fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut before = ' ';
     let mut chars = name.chars().peekable();

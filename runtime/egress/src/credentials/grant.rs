@@ -1,7 +1,7 @@
 //! What the operator lets a component do with a credential, beyond what needs no grant.
 //!
 //! A component says by itself where its credentials belong, and an attacker writes the component. So its word is enough only for what
-//! cannot store a secret in somebody else's account: one header of one endpoint, or signing.
+//! cannot store a secret in somebody else's account: one header of one endpoint that is for credentials, or signing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,6 +10,7 @@ use std::str::FromStr;
 use ccm_cloud::{CredentialUse, Place};
 
 use crate::http::CaptureSource;
+use crate::login_names::is_for_credentials;
 
 /// Grants by the names of credentials.
 pub type UseGrants = BTreeMap<String, Vec<UseGrant>>;
@@ -28,6 +29,8 @@ enum GrantedPlace {
     Query(String),
     /// The component sees only the status of such a request, unless the host captures a value of its answer. With `answer`, it sees the answer in any case.
     Body {
+        /// Where in the JSON it is; none for a body that is no JSON.
+        pointer: Option<String>,
         answer: bool,
     },
     /// Signs only texts that describe the request as it is sent. With `any`, it signs every text of the component.
@@ -40,7 +43,7 @@ enum GrantedPlace {
 /// The text is no [`UseGrant`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is none of ENDPOINT:header:NAME, ENDPOINT:query:NAME, ENDPOINT:body:PATH, ENDPOINT:body+answer:PATH, ENDPOINT:signing, ENDPOINT:signing+any, ENDPOINT:capture-header:NAME, ENDPOINT:capture-json:POINTER, each with :PATH at its end where it holds for one path only"
+    "{0:?} is none of ENDPOINT:header:NAME, ENDPOINT:query:NAME, ENDPOINT:body:PATH, ENDPOINT:body+answer:PATH, ENDPOINT:body-json:POINTER:PATH, ENDPOINT:body-json+answer:POINTER:PATH, ENDPOINT:signing, ENDPOINT:signing+any, ENDPOINT:capture-header:NAME, ENDPOINT:capture-json:POINTER, each with :PATH at its end where it holds for one path only"
 )]
 pub struct NoUseGrant(String);
 
@@ -51,7 +54,7 @@ impl UseGrant {
         let place = match &used.place {
             Place::Header(name) => GrantedPlace::Header(name.clone()),
             Place::Query(name) => GrantedPlace::Query(name.clone()),
-            Place::Body => GrantedPlace::Body { answer: false },
+            Place::Body => GrantedPlace::Body { pointer: None, answer: false },
             Place::Signing => GrantedPlace::Signing { any: false },
         };
         Self { endpoint: used.endpoint.clone(), place, path: used.path.clone() }
@@ -70,7 +73,19 @@ impl UseGrant {
 
     /// Whether the component may see what is answered to a request with the credential in its body.
     pub(super) fn shows_answer(&self, endpoint: &str, path: &str) -> bool {
-        matches!(self.place, GrantedPlace::Body { answer: true }) && self.is_at(endpoint, path)
+        matches!(self.place, GrantedPlace::Body { answer: true, .. }) && self.is_at(endpoint, path)
+    }
+
+    /// Whether the credential may stand at this place of a body: at a pointer of JSON, or in one that is none.
+    pub(super) fn is_within(&self, endpoint: &str, path: &str, at: Option<&str>) -> bool {
+        matches!(&self.place, GrantedPlace::Body { pointer, .. } if pointer.as_deref() == at)
+            && self.is_at(endpoint, path)
+    }
+
+    /// The grant of a place in a body.
+    pub(super) fn within(endpoint: &str, path: &str, at: Option<&str>) -> Self {
+        let place = GrantedPlace::Body { pointer: at.map(Into::into), answer: false };
+        Self { endpoint: endpoint.to_owned(), place, path: Some(path.to_owned()) }
     }
 
     /// Whether it lets the credential sign whatever the component says.
@@ -99,7 +114,7 @@ impl UseGrant {
     /// The same with more: the answer, or signatures of anything.
     pub(super) fn wider(mut self) -> Self {
         match &mut self.place {
-            GrantedPlace::Body { answer } => *answer = true,
+            GrantedPlace::Body { answer, .. } => *answer = true,
             GrantedPlace::Signing { any } => *any = true,
             GrantedPlace::Header(_) | GrantedPlace::Query(_) | GrantedPlace::Capture(_) => {}
         }
@@ -143,7 +158,12 @@ impl FromStr for UseGrant {
             // A whole body may hold anything, so it needs the request that it is for.
             "body" | "body+answer" => path(rest)
                 .filter(Option::is_some)
-                .map(|path| (GrantedPlace::Body { answer: kind == "body+answer" }, path)),
+                .map(|path| (GrantedPlace::Body { pointer: None, answer: kind == "body+answer" }, path)),
+            "body-json" | "body-json+answer" => named(rest)
+                .filter(|(pointer, path)| pointer.starts_with('/') && path.is_some())
+                .map(|(pointer, path)| {
+                    (GrantedPlace::Body { pointer: Some(pointer), answer: kind == "body-json+answer" }, path)
+                }),
             "signing" | "signing+any" => {
                 path(rest).map(|path| (GrantedPlace::Signing { any: kind == "signing+any" }, path))
             }
@@ -165,7 +185,12 @@ impl fmt::Display for UseGrant {
         match &self.place {
             GrantedPlace::Header(name) => write!(f, "{endpoint}:header:{name}")?,
             GrantedPlace::Query(name) => write!(f, "{endpoint}:query:{name}")?,
-            GrantedPlace::Body { answer } => write!(f, "{endpoint}:body{}", if *answer { "+answer" } else { "" })?,
+            GrantedPlace::Body { pointer, answer } => {
+                let (json, answer) =
+                    (if pointer.is_some() { "-json" } else { "" }, if *answer { "+answer" } else { "" });
+                write!(f, "{endpoint}:body{json}{answer}")?;
+                pointer.as_ref().map_or(Ok(()), |pointer| write!(f, ":{pointer}"))?;
+            }
             GrantedPlace::Signing { any } => write!(f, "{endpoint}:signing{}", if *any { "+any" } else { "" })?,
             GrantedPlace::Capture(CaptureSource::Header(name)) => write!(f, "{endpoint}:capture-header:{name}")?,
             GrantedPlace::Capture(CaptureSource::JsonPointer(pointer)) => {
@@ -176,7 +201,8 @@ impl fmt::Display for UseGrant {
     }
 }
 
-/// Whether these uses need no grant: one header of one endpoint, and signatures for the same endpoint.
+/// Whether these uses need no grant: one header of one endpoint, which is for credentials and nothing else, and signatures for the same
+/// endpoint.
 #[must_use]
 pub fn needs_no_grant(uses: &[CredentialUse]) -> bool {
     let Some(first) = uses.first() else { return true };
@@ -185,7 +211,11 @@ pub fn needs_no_grant(uses: &[CredentialUse]) -> bool {
         Place::Query(_) | Place::Body | Place::Signing => None,
     });
     let header = headers.next();
-    uses.iter().all(|used| used.endpoint == first.endpoint && matches!(used.place, Place::Header(_) | Place::Signing))
+    let is_safe = header.is_none_or(|header| is_for_credentials(header));
+    is_safe
+        && uses
+            .iter()
+            .all(|used| used.endpoint == first.endpoint && matches!(used.place, Place::Header(_) | Place::Signing))
         && headers.all(|other| header.is_some_and(|header| header.eq_ignore_ascii_case(other)))
 }
 
@@ -202,6 +232,8 @@ mod tests {
             "api:query:apiKey:/client/api",
             "identity:body:/v3/auth/tokens",
             "api:body+answer:/client/api",
+            "identity:body-json:/auth/password:/v3/auth/tokens",
+            "identity:body-json+answer:/a~1b/0:/v3/auth/tokens",
             "api:signing",
             "api:signing:/client/api",
             "api:signing+any",
@@ -227,6 +259,9 @@ mod tests {
             "identity:body",
             "identity:body:",
             "identity:body:v3",
+            "identity:body-json:/auth",
+            "identity:body-json:auth:/v3",
+            "identity:body-json",
             "api:signing:x",
             "identity:capture-json:id",
         ] {
@@ -247,15 +282,17 @@ mod tests {
             places.iter().map(used).collect()
         };
         type Row<'a> = (&'a [(&'a str, Place, Option<&'a str>)], bool);
-        let cases: [Row<'_>; 9] = [
+        let cases: [Row<'_>; 11] = [
             (&[], true),
             (&[("api", header("authorization"), None)], true),
-            (&[("api", header("x"), Some("/a")), ("api", header("X"), Some("/b"))], true),
+            (&[("api", header("x-auth-token"), Some("/a")), ("api", header("X-Auth-Token"), Some("/b"))], true),
+            (&[("api", header("x-object-meta-token"), None)], false),
+            (&[("api", Place::Signing, None), ("api", header("x"), None)], false),
             (&[("api", Place::Signing, None), ("api", header("authorization"), None)], true),
-            (&[("api", header("x"), None), ("api", header("y"), None)], false),
-            (&[("api", header("x"), None), ("other", header("x"), None)], false),
+            (&[("api", header("token"), None), ("api", header("x-token"), None)], false),
+            (&[("api", header("token"), None), ("other", header("token"), None)], false),
             (&[("api", Place::Query("key".to_owned()), None)], false),
-            (&[("api", header("x"), None), ("api", Place::Body, Some("/login"))], false),
+            (&[("api", header("token"), None), ("api", Place::Body, Some("/login"))], false),
             (&[("api", Place::Signing, None), ("other", Place::Signing, None)], false),
         ];
         for (places, expected) in cases {

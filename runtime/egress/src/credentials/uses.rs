@@ -11,6 +11,10 @@ pub(crate) use pin::Pin;
 use super::grant::{UseGrant, UseGrants, needs_no_grant};
 use crate::error::Refusal;
 use crate::http::CaptureSource;
+use crate::log::line;
+
+/// Longest pointer in a message, in bytes.
+const MAX_SHOWN: usize = 256;
 
 /// What `meta.describe` declared of all credentials, and what the operator grants of it.
 pub(crate) struct Uses {
@@ -88,6 +92,25 @@ impl Uses {
     #[must_use]
     pub(crate) fn shows_answer(&self, name: &str, endpoint: &str, path: &str) -> bool {
         self.grants(name).iter().any(|grant| grant.shows_answer(endpoint, path))
+    }
+
+    /// Whether this credential, or a signature by it, may stand at this place of the body of requests to a path: at a pointer of JSON, or in a
+    /// body that is none.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Denied`], with the grant that is missing.
+    pub(crate) fn check_body(&self, name: &str, endpoint: &str, path: &str, at: Option<&str>) -> Result<(), Refusal> {
+        if self.grants(name).iter().any(|grant| grant.is_within(endpoint, path, at)) {
+            return Ok(());
+        }
+        let place = at.map_or("in a body that is no JSON".to_owned(), |at| {
+            format!("at {:?} of a JSON body", line(at, MAX_SHOWN))
+        });
+        let flag = flag(name, &UseGrant::within(endpoint, path, at));
+        Err(Refusal::Denied(format!(
+            "credential {name:?} is not granted {place}: if that is where the cloud's logins have it, the operator gives {flag}"
+        )))
     }
 
     /// Whether an answer may give this credential its value, at this place.
@@ -202,7 +225,7 @@ impl Uses {
             return Ok(());
         }
         Err(Refusal::Denied(format!(
-            "credential {name:?} is not granted for {}: without a grant, a credential stands in one header of one endpoint; the operator gives {}",
+            "credential {name:?} is not granted for {}: without a grant, a credential stands in one header of one endpoint, which is for credentials and nothing else, as authorization is; the operator gives {}",
             tell(used),
             self.missing(name).join(" ")
         )))

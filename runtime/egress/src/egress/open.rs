@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use ccm_cloud::{Descriptor, Leadership, Problem};
 use parking_lot::Mutex;
@@ -115,7 +116,7 @@ pub enum OpenError {
     WiderUse(Vec<String>),
     /// Credentials of the operator in more places than need no grant.
     #[error(
-        "it uses credentials in more than one header of one endpoint; if that is right, give {}",
+        "it uses credentials in more than one header of one endpoint, or in one that is not for credentials; if that is right, give {}",
         .0.join(" ")
     )]
     UngrantedUse(Vec<String>),
@@ -175,7 +176,7 @@ impl Egress {
         let pin = Pin::new(descriptor, &credentials, |name| named.iter().any(|named| named == name));
         let is_given = |endpoint: &str| grants.base_urls.contains_key(endpoint);
         let admission = carryover.admit(pin, is_given, allow_wider_use).map_err(OpenError::WiderUse)?;
-        let captured = if before.is_some() { Arc::default() } else { Arc::clone(&carryover.captured) };
+        let captured = if before.is_some() { Arc::default() } else { carryover.captured() };
         let least = settings.limits.min_credential_bytes;
         let edition = configuration.edition(descriptor);
         let credentials =
@@ -209,6 +210,7 @@ impl Egress {
             observer: config.observer,
             operations: Mutex::default(),
             open: Mutex::default(),
+            guesses: AtomicUsize::new(0),
         })
     }
 }

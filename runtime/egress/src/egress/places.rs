@@ -3,36 +3,17 @@
 
 use url::Url;
 
-use super::Egress;
+use super::bodies::{self, Body, Unreadable};
 use super::render::MAX_SIGNATURES;
-use crate::config_file::looks_secret;
+use super::{Egress, key};
 use crate::credentials::{At, Spot};
 use crate::error::TransportError;
 use crate::http::{Part, Request, SignedPart};
 use crate::log::line;
+use crate::login_names::{is_login_header, is_login_value};
 
 /// Longest name in a message, in bytes.
 const MAX_SHOWN: usize = 64;
-
-/// Query values by which clouds know who asks, written together. Not `token`: pages have tokens as well.
-const LOGINS: [&str; 13] = [
-    "accesstoken",
-    "apikey",
-    "auth",
-    "authtoken",
-    "bearertoken",
-    "jwt",
-    "oauthtoken",
-    "password",
-    "privatetoken",
-    "session",
-    "sessionid",
-    "sessionkey",
-    "sid",
-];
-
-/// Headers whose names look like a login's and are none.
-const NO_LOGINS: [&str; 2] = ["idempotency-key", "x-idempotency-key"];
 
 impl Egress {
     /// Whether each secret and each signature stands where it may, and nothing stands where it must not.
@@ -73,14 +54,73 @@ impl Egress {
                 }
             }
         }
-        self.check_logins(request)
+        self.check_logins(request)?;
+        self.check_body(request)
+    }
+
+    /// A login carries a credential of the operator, or one that was got with one, where the cloud looks for it, and has nothing else that
+    /// looks like a login: else a component could log in to an account of its author's own, and send there what it is trusted with.
+    fn check_body(&self, request: &Request) -> Result<(), TransportError> {
+        let Some(capture) = &request.capture else {
+            return if is_secret(&request.body) { self.check_login_body(request) } else { Ok(()) };
+        };
+        if !carries_credential(request) {
+            let why = format!(
+                "the request carries no credential, so nothing is captured from its answer as {:?}: a login is made with a credential of the operator, or with one that was captured by such a login",
+                line(&capture.credential, MAX_SHOWN)
+            );
+            return Err(TransportError::denied(why));
+        }
+        self.check_login_body(request)
+    }
+
+    fn check_login_body(&self, request: &Request) -> Result<(), TransportError> {
+        let Request { endpoint, path, body, .. } = request;
+        let own_login = |place: &str| {
+            let why = format!(
+                "{place:?} of the body looks like a login of the provider's own, which may not go with a credential; what is secret is declared as a credential"
+            );
+            Err(TransportError::denied(why))
+        };
+        // Nothing that the component wrote has it in it: it depends on all of that.
+        let mark: String = key(body).iter().map(|byte| format!("{byte:02x}")).collect();
+        let read = bodies::read(body, &mark).map_err(|Unreadable(why)| {
+            TransportError::denied(format!("the body has or goes with a credential, and is not sent: {why}"))
+        })?;
+        let uses = self.credentials.uses();
+        let names = body.iter().filter_map(|part| match part {
+            Part::Bytes(_) => None,
+            Part::Secret { credential, .. } => Some(credential),
+            Part::Signature { key, .. } => Some(key),
+        });
+        match read {
+            Body::Json(json) => {
+                for (name, pointer) in names.zip(&json.credentials) {
+                    uses.check_body(name, endpoint, path, Some(pointer))?;
+                }
+                json.login.map_or(Ok(()), |place| own_login(&place))
+            }
+            Body::Form | Body::Other => {
+                for name in names {
+                    uses.check_body(name, endpoint, path, None)?;
+                }
+                if let Some(place) = bodies::login_of_form(body, &mark) {
+                    return own_login(&place);
+                }
+                if read == Body::Other && !is_secret(body) {
+                    let why = "the body of a login is neither JSON nor a form, and has no credential in it: nobody knows who asks by it";
+                    return Err(TransportError::denied(why.to_owned()));
+                }
+                Ok(())
+            }
+        }
     }
 
     /// A place of credentials takes nothing else: who fills it with something of his own makes the cloud believe that he asks. Nor may such a
     /// login stand beside a credential: an honest cloud would file the secret in an attacker's account.
     fn check_logins(&self, request: &Request) -> Result<(), TransportError> {
         let uses = self.credentials.uses();
-        let carries = places(request).any(|(_, parts)| is_secret(parts));
+        let carries = carries_credential(request);
         for (name, parts) in &request.headers {
             let is_place = name.eq_ignore_ascii_case("authorization") || uses.declares_header(&request.endpoint, name);
             let same = request.headers.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name)).count();
@@ -93,7 +133,7 @@ impl Egress {
             } else if is_place && uses.declares_header(&request.endpoint, name) {
                 let why = format!("the header {shown:?} is a place of a credential, and has none in it");
                 return Err(TransportError::denied(why));
-            } else if carries && is_login(name) {
+            } else if carries && is_login_header(name) {
                 let why = format!(
                     "the header {shown:?} looks like a login of the provider's own, which may not go with a credential; what is secret is declared as a credential"
                 );
@@ -101,16 +141,12 @@ impl Egress {
             }
         }
         for (name, parts) in request.query.iter().filter(|(_, parts)| !is_secret(parts)) {
-            let is_known = || {
-                let joined: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
-                LOGINS.contains(&joined.to_ascii_lowercase().as_str())
-            };
             let shown = line(name, MAX_SHOWN);
             if !parts.is_empty() && uses.declares_query(&request.endpoint, name) {
                 let why = format!("the query value {shown:?} is a place of a credential, and has none in it");
                 return Err(TransportError::denied(why));
             }
-            if carries && is_known() {
+            if carries && is_login_value(name) {
                 let why = format!(
                     "the query value {shown:?} looks like a login of the provider's own, which may not go with a credential; what is secret is declared as a credential"
                 );
@@ -144,10 +180,8 @@ fn is_secret(parts: &[Part]) -> bool {
     parts.iter().any(|part| !matches!(part, Part::Bytes(_)))
 }
 
-fn is_login(header: &str) -> bool {
-    let lower = header.to_ascii_lowercase();
-    let is_session = lower.split(['-', '_']).any(|word| word == "session");
-    (looks_secret(header) || is_session) && !NO_LOGINS.contains(&lower.as_str())
+fn carries_credential(request: &Request) -> bool {
+    places(request).any(|(_, parts)| is_secret(parts))
 }
 
 /// Whether what is signed tells the truth about the request, and about its target in any case: lines as of HTTP signatures, each with what the

@@ -12,7 +12,6 @@ use crate::error::{TransportError, TransportReason};
 use crate::headers;
 use crate::http::{Part, Request, SignedPart};
 use crate::paths;
-use crate::process_secrets::Veil;
 use crate::redact::{Redactor, placeholder};
 use crate::secret::Secret;
 use crate::signature::Algorithm;
@@ -70,8 +69,6 @@ fn written(request: &Request) -> Vec<u8> {
 /// What is gathered while parts are filled in.
 struct Filling<'a> {
     egress: &'a Egress,
-    /// Of what the provider itself writes: a cloud keeps it, and shows it to others.
-    veil: Veil,
     /// Path and query, once they are known.
     target: Option<String>,
     used: Used,
@@ -94,18 +91,10 @@ impl Egress {
     }
 
     fn fill_in(&self, request: &Request, base: &Url, edition: u64) -> Result<Rendered, TransportError> {
-        let mut filling = Filling {
-            egress: self,
-            veil: self.secrets.veil(),
-            target: None,
-            used: Vec::new(),
-            carried: Vec::new(),
-            signatures: Vec::new(),
-        };
+        let mut filling =
+            Filling { egress: self, target: None, used: Vec::new(), carried: Vec::new(), signatures: Vec::new() };
         let query = filling.query(request)?;
-        // A placeholder has spaces, and a path was checked before.
-        let path = filling.veil.text(&request.path).replace(' ', "%20");
-        let url = paths::url(base, &path, query.as_ref().map(|query| query.as_str()))?;
+        let url = paths::url(base, &request.path, query.as_ref().map(|query| query.as_str()))?;
         let target = url.query().map_or_else(|| url.path().to_owned(), |query| format!("{}?{query}", url.path()));
         Room::url(self.limits()).check(target.len())?;
         filling.target = Some(target);
@@ -193,7 +182,7 @@ impl Filling<'_> {
             if !query.is_empty() {
                 query.push('&');
             }
-            query.push_str(&paths::encode(self.veil.text(name).as_bytes()));
+            query.push_str(&paths::encode(name.as_bytes()));
             query.push('=');
             query.push_str(&Zeroizing::new(paths::encode(&value)));
             Room::url(self.egress.limits()).check(query.len())?;
@@ -222,29 +211,19 @@ impl Filling<'_> {
 
     fn fill(&mut self, parts: &[Part], room: Room) -> Result<Zeroizing<Vec<u8>>, TransportError> {
         let mut filled = Zeroizing::new(Vec::new());
-        // What the provider wrote since the last credential. It counts as it is: whether there is a secret in it must not decide about
-        // whether there is room.
-        let mut written = Vec::new();
-        let mut total = 0_usize;
         for part in parts {
-            let piece = match part {
-                Part::Bytes(bytes) => {
-                    total = total.saturating_add(bytes.len());
-                    room.check(total)?;
-                    written.extend_from_slice(bytes);
-                    continue;
+            match part {
+                // As it is: what has a secret in it was refused, and whether there is room depends on nothing else.
+                Part::Bytes(bytes) => room.append(&mut filled, bytes)?,
+                Part::Secret { credential, encoding } => {
+                    room.append(&mut filled, &self.secret(credential, *encoding)?)?;
                 }
-                Part::Secret { credential, encoding } => self.secret(credential, *encoding)?,
                 Part::Signature { key, algorithm, data, encoding } => {
-                    self.signature(key, *algorithm, data, *encoding)?
+                    let signature = self.signature(key, *algorithm, data, *encoding)?;
+                    room.append(&mut filled, &signature)?;
                 }
-            };
-            total = total.saturating_add(piece.len());
-            room.check(total)?;
-            filled.extend(self.veil.bytes(std::mem::take(&mut written)));
-            filled.extend_from_slice(&piece);
+            }
         }
-        filled.extend(self.veil.bytes(written));
         Ok(filled)
     }
 

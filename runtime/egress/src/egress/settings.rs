@@ -34,6 +34,8 @@ pub struct NetworkLimits {
     pub request_time: Duration,
     /// Most bytes of answers that are kept for others. Default 32 MiB.
     pub share_bytes: u64,
+    /// Most bytes of answers of logins that are kept for others. Default 1 MiB: a catalogue has some 50 KiB.
+    pub login_bytes: usize,
     /// Shortest credential. Default 8.
     pub min_credential_bytes: usize,
 }
@@ -52,6 +54,7 @@ impl Default for NetworkLimits {
             operations: 256,
             request_time: Duration::from_secs(30),
             share_bytes: SharedAnswers::DEFAULT_BYTES,
+            login_bytes: 1 << 20,
             min_credential_bytes: MIN_CREDENTIAL_BYTES,
         }
     }

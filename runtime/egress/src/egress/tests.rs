@@ -2,6 +2,8 @@
 
 mod calls;
 mod cloud;
+mod guesses;
+mod logins;
 mod rotation;
 mod walls;
 
@@ -189,6 +191,11 @@ fn request(method: Method, effect: Effect) -> Request {
 
 fn post(effect: Effect) -> Request {
     request(Method::Post, effect)
+}
+
+/// The headers of a login with the operator's credential.
+fn token() -> Vec<(String, Vec<Part>)> {
+    vec![("x-auth-token".to_owned(), vec![Part::Secret { credential: "token".to_owned(), encoding: Encoding::Plain }])]
 }
 
 fn status(text: &'static str) -> Reply {
@@ -410,7 +417,7 @@ async fn a_session_that_is_refused_is_spent_and_the_operators_token_is_not() {
         ttl: None,
     };
     let call = call();
-    let login = Request { capture: Some(capture), ..post(Effect::Read) };
+    let login = Request { headers: token(), capture: Some(capture), ..post(Effect::Read) };
     let answer = rig.egress.send(login, &call).await.unwrap();
     assert!(!format!("{answer:?}").contains("session-Oob3eiwu"), "{answer:?}");
     assert!(rig.egress.available("session", &call));
@@ -427,7 +434,8 @@ async fn a_login_that_gives_nothing_to_capture_is_no_answer() {
     let sources = [CaptureSource::Header("x-subject".into()), CaptureSource::JsonPointer("/token/id".into())];
     for source in sources {
         let capture = Capture { credential: "session".to_owned(), source, expires: None, ttl: None };
-        let error = rig.send(Request { capture: Some(capture), ..post(Effect::Read) }).await.unwrap_err();
+        let error =
+            rig.send(Request { headers: token(), capture: Some(capture), ..post(Effect::Read) }).await.unwrap_err();
         assert_eq!((error.reason, error.maybe_sent), (TransportReason::Other, true), "{error}");
         assert!(error.message.starts_with("DO IT: 200 OK: it"), "{error}");
         assert_eq!(rig.cloud.take().len(), 1);

@@ -132,6 +132,10 @@ pub struct LimitSettings {
     /// Bytes of answers that are kept for other requests. What is used least goes first. Default 32MiB.
     #[schemars(with = "Option<String>")]
     pub share_bytes: Option<ByteSize>,
+    /// Bytes of answers of logins that are kept for other requests. Of a larger one nothing is kept: who needs it logs in for itself.
+    /// Default 1MiB.
+    #[schemars(with = "Option<String>")]
+    pub login_bytes: Option<ByteSize>,
     /// Shortest credential. A shorter one is refused. Default 8B.
     #[schemars(with = "Option<String>")]
     pub min_credential_bytes: Option<ByteSize>,
@@ -331,6 +335,7 @@ impl LimitSettings {
                 operations: count("operations", self.operations, limits.operations)?,
                 request_time: time("request-time", self.request_time.as_deref(), limits.request_time)?,
                 share_bytes: self.share_bytes.map_or(limits.share_bytes, |size| size.as_u64()),
+                login_bytes: bytes("login-bytes", self.login_bytes, limits.login_bytes)?,
                 min_credential_bytes: bytes(
                     "min-credential-bytes",
                     self.min_credential_bytes,

@@ -92,13 +92,15 @@ async fn answers_are_kept_for_others_while_there_is_room() {
     }
 }
 
+/// A thousandth of what it becomes.
+fn packed(bytes: usize) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(&vec![b' '; bytes]).unwrap();
+    encoder.finish().unwrap()
+}
+
 #[tokio::test]
 async fn an_answer_is_counted_while_it_is_read_and_after_it_was_unpacked() {
-    let packed = |bytes: usize| {
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-        encoder.write_all(&vec![b' '; bytes]).unwrap();
-        encoder.finish().unwrap()
-    };
     let answer = move |asked: &Asked| match asked.line.as_str() {
         "GET /fits" => Reply::Bytes(reply("200 OK", "", " ".repeat(2000))),
         "GET /large" => Reply::Bytes(reply("200 OK", "", " ".repeat(2001))),
@@ -121,6 +123,51 @@ async fn an_answer_is_counted_while_it_is_read_and_after_it_was_unpacked() {
         too_large(&guest.send(json!({ "path": large })).await, "limit response-bytes", true);
         assert_eq!(cloud.take().len(), 1, "{large} is not asked for again");
     }
+}
+
+/// A guest and its cloud work together: the guest asks again and again for what becomes a thousand times as large.
+#[tokio::test]
+async fn a_guest_that_asks_for_bombs_has_the_bytes_of_its_call_and_no_more() {
+    const MIB: usize = 1 << 20;
+    let bomb = packed(50 * MIB);
+    assert!(bomb.len() * 900 < 50 * MIB, "{} bytes", bomb.len());
+    let answer = move |_: &Asked| Reply::Bytes(reply("200 OK", "content-encoding: gzip\r\n", &bomb));
+    let (cloud, guest) = rig(answer, |grants| {
+        let limits = &mut grants.settings.limits;
+        (limits.response_bytes, limits.call_response_bytes) = (MIB, 2 * MIB);
+    })
+    .await;
+    let steps = vec![json!({ "send": { "path": "/bomb" } }); 30];
+    for _ in ["a call", "and the next has its own"] {
+        let answers = guest.run(json!(steps)).await;
+        let of = |limit: &str| {
+            let says = |answer: &&Value| answer["message"].as_str().is_some_and(|message| message.contains(limit));
+            answers.iter().filter(says).count()
+        };
+        answers.iter().for_each(|answer| too_large(answer, "-bytes", true));
+        let (each, all) = (of("limit response-bytes"), of("limit call-response-bytes"));
+        // What was read in vain counts four times as much as what the call is given.
+        assert!((4..=9).contains(&each) && each + all == 30, "{each} and {all}");
+        assert_eq!(cloud.take().len(), 30);
+    }
+}
+
+#[tokio::test]
+async fn unpacking_a_bomb_is_the_computing_time_of_the_guest_that_asked_for_it() {
+    const MIB: usize = 1 << 20;
+    let bomb = packed(8 * MIB);
+    let cloud = Cloud::start(move |_| Reply::Bytes(reply("200 OK", "content-encoding: gzip\r\n", &bomb)));
+    let mut grants = Grants::of(&[("api", cloud.url())]);
+    let network = &mut grants.settings.limits;
+    (network.response_bytes, network.call_response_bytes) = (8 * MIB - 1, 4_000 * MIB);
+    let limits = Limits { call_cpu: Duration::from_millis(300), ..Limits::default() };
+    let guest = Scripted::with_limits(grants, limits).await;
+    let steps = json!(vec![json!({ "send": { "path": "/bomb" } }); 1_000]).to_string();
+    let node = Node { annotations: map(&[("scripted.example/script", &steps)]), ..node("script") };
+    let error = guest.0.find(vec![node], Need::Metadata).await.unwrap_err().to_string();
+    assert!(error.contains("limit call-cpu"), "{error}");
+    let asked = cloud.take().len();
+    assert!(asked < 1_000, "{asked}");
 }
 
 #[tokio::test]
@@ -247,11 +294,13 @@ async fn a_credential_that_could_not_be_hidden_is_not_used() {
     let answer = guest.send(json!({ "path": "/", "query": [["apiKey", [{ "secret": "api-key" }]]] })).await;
     assert_eq!(answer["status"], 200, "{answer}");
 
-    let error = guest.send(json!({ "path": "/", "capture": { "credential": "session", "pointer": "/t" } })).await;
+    let query = json!([["apiKey", [{ "secret": "api-key" }]]]);
+    let capture = json!({ "credential": "session", "pointer": "/t" });
+    let error = guest.send(json!({ "path": "/", "query": query, "capture": capture })).await;
     assert_eq!((&error["error"], &error["maybe-sent"]), (&json!("other"), &json!(true)), "{error}");
     assert!(error["message"].as_str().unwrap().contains("limit min-credential-bytes"), "{error}");
     let capture = json!({ "credential": "session", "header": "x-subject-token" });
-    let steps = json!([{ "send": { "path": "/", "capture": capture } }, { "available": "session" }]);
+    let steps = json!([{ "send": { "path": "/", "query": query, "capture": capture } }, { "available": "session" }]);
     assert_eq!(guest.run(steps).await[1], true);
 }
 

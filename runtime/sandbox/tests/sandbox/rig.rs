@@ -179,7 +179,7 @@ pub(crate) fn granted() -> UseGrants {
                 "identity:capture-header:x-subject-token:/v3/auth/tokens",
             ],
         ),
-        ("password", &["identity:body+answer:/v3/auth/tokens"]),
+        ("password", &["identity:body+answer:/v3/auth/tokens", "identity:body-json+answer:/password:/v3/auth/tokens"]),
         (
             "session",
             &[
@@ -191,7 +191,7 @@ pub(crate) fn granted() -> UseGrants {
                 "api:capture-json:/t",
             ],
         ),
-        ("api-key", &["api:query:apiKey", "api:body+answer:/client/api"]),
+        ("api-key", &["api:query:apiKey", "api:body+answer:/client/api", "api:body-json+answer:/key:/client/api"]),
         ("secret-key", &["api:signing+any", "api:query:signature", "api:body+answer:/client/api"]),
         ("key", &["api:signing+any", "api:header:authorization"]),
     ];

@@ -198,9 +198,9 @@ pub(crate) struct GrantArgs {
     /// Source of a credential of the provider: file:PATH, env:VARIABLE or secret:NAMESPACE/NAME/KEY; may be given several times.
     #[arg(long, value_name = "NAME=SOURCE")]
     pub(crate) credential: Vec<String>,
-    /// Use of a credential beyond one header of one endpoint, such as password=identity:body:/v3/auth/tokens; may be given several times.
-    /// `wasm-ccm inspect FILE` prints this flag for each use that the component declares. The uses that you name replace the one that
-    /// needs no grant.
+    /// Use of a credential beyond one header of one endpoint that is for credentials, such as password=identity:body:/v3/auth/tokens; may be
+    /// given several times. `wasm-ccm inspect FILE` prints this flag for each use that the component declares. The uses that you name replace
+    /// the one that needs no grant.
     #[arg(long, value_name = "NAME=ENDPOINT:PLACE")]
     pub(crate) credential_use: Vec<String>,
     /// Annotations that the provider may declare besides those of its own domain, such as example.com/size or example.com/*,

@@ -162,3 +162,65 @@ async fn the_panic_of_a_task_is_told_from_any_other_end() {
         }
     }
 }
+
+/// It was told after all else had ended: a good component was refused after the restart.
+#[tokio::test(start_paused = true)]
+async fn that_no_component_is_to_blame_is_said_before_anything_is_waited_for_unless_a_task_has_panicked() {
+    let begun = Instant::now();
+    for panics in [false, true] {
+        let mut tasks = Tasks::default();
+        let stop = tasks.stop.clone();
+        tasks.spawn_reader("slow", async move {
+            stop.cancelled().await;
+            tokio::time::sleep(Duration::from_secs(10)).await;
+        });
+        tasks.spawn_background("one", async move { assert!(!panics, "a defect") });
+        let ended = tasks.unless_stopped(std::future::pending()).await;
+        let before = begun.elapsed();
+        let said = Arc::new(Mutex::new(None));
+        let says = Arc::clone(&said);
+        let ended = end(tasks, None, ended, move || *says.lock() = Some(begun.elapsed())).await;
+        assert_eq!((has_panicked(&ended), *said.lock()), (panics, Some(before).filter(|_| !panics)));
+        assert_eq!((begun.elapsed() - before).as_secs(), 10, "it ended in order");
+    }
+}
+
+/// The panic of a task of a process that ended for another reason blamed nobody.
+#[tokio::test(start_paused = true)]
+async fn a_panic_while_the_process_ends_is_told_from_why_it_ends() {
+    let work = async |tasks: &mut Tasks, _: &mut Option<Campaign>| {
+        let stop = tasks.stop.clone();
+        tasks.spawn_reader("webhook", async move {
+            stop.cancelled().await;
+            panic!("a defect");
+        });
+        tasks.spawn_background("rollout of providers", async {});
+        tasks.unless_stopped(std::future::pending()).await
+    };
+    assert!(has_panicked(&in_order(work, || {}).await));
+}
+
+/// A standby that gave way to another replica ended at once, and its Event, which says why, was sometimes lost.
+#[tokio::test(start_paused = true)]
+async fn the_last_events_are_written_whatever_ends_the_work() {
+    for fails in [false, true] {
+        let written = Arc::new(Mutex::new(false));
+        let writes = Arc::clone(&written);
+        let work = async move |tasks: &mut Tasks, _: &mut Option<Campaign>| {
+            let drain = tasks.drain.clone();
+            tasks.spawn_background(PROVIDER_EVENT_WRITER, async move {
+                drain.cancelled().await;
+                tokio::time::sleep(Duration::from_secs(3)).await;
+                *writes.lock() = true;
+            });
+            tasks.spawn_background("rollout of providers", async {});
+            if fails {
+                bail!("the cloud-config cannot be read");
+            }
+            tasks.unless_stopped(std::future::pending()).await
+        };
+        let error = in_order(work, || {}).await.unwrap_err();
+        let says = ["the rollout of providers ended by itself", "the cloud-config cannot be read"];
+        assert_eq!((error.to_string().as_str(), *written.lock()), (says[usize::from(fails)], true));
+    }
+}

@@ -23,7 +23,8 @@ async fn a_proof_never_rests_on_what_another_call_was_told() {
         Reply::Late(50 * MS, Box::new(move || reply("200 OK", "", body)))
     };
     let rig = Rig::new(answer);
-    let ask = || Request { share: 600 * S, capture: session("/id"), ..request(Method::Get, Effect::Read) };
+    let ask =
+        || Request { share: 600 * S, headers: token(), capture: session("/id"), ..request(Method::Get, Effect::Read) };
     rig.send(ask()).await.unwrap();
     rig.send(ask()).await.unwrap();
     assert_eq!(rig.cloud.take().len(), 1, "who proves nothing is content with it");
@@ -111,7 +112,7 @@ async fn a_call_that_only_used_a_session_can_end_it_and_no_newer_one() {
     let count = AtomicUsize::new(0);
     let rig =
         Rig::new(move |_| ok(&format!(r#"{{"id":"session-Ohwae6ie-{}"}}"#, count.fetch_add(1, Ordering::SeqCst))));
-    let log_in = || Request { capture: session("/id"), ..post(Effect::Read) };
+    let log_in = || Request { headers: token(), capture: session("/id"), ..post(Effect::Read) };
     let value = || vec![Part::Secret { credential: "session".to_owned(), encoding: Encoding::Plain }];
     let used = || Request { headers: vec![("x-session".to_owned(), value())], ..post(Effect::Read) };
     rig.send(log_in()).await.unwrap();
@@ -191,7 +192,7 @@ async fn bodies_take_from_what_their_call_has_left_while_they_are_read() {
     assert_eq!((error.reason, error.maybe_sent), (TransportReason::CallFull, true));
     assert!(error.message.starts_with("DO IT: the answers of this call have more than"), "a kept one counts: {error}");
     assert_eq!(rig.cloud.take().len(), 5);
-    let log_in = Request { capture: session("/id"), share: 60 * S, ..get("/fits") };
+    let log_in = Request { headers: token(), capture: session("/id"), share: 60 * S, ..get("/fits") };
     let error = rig.egress.send(log_in, &CallScope::new(Class::Write, false, false, None, 100, 3000)).await;
     assert!(error.is_err());
 }
@@ -235,7 +236,7 @@ async fn what_a_cloud_echoes_does_not_become_a_credential_of_other_places() {
     });
     // Read before it is sent, as at every start; what was never read was never sent to anybody.
     rig.egress.credentials.value("token").unwrap();
-    let log_in = || Request { capture: session("/id"), ..post(Effect::Read) };
+    let log_in = || Request { headers: token(), capture: session("/id"), ..post(Effect::Read) };
     let cases = [
         ("token-Vahgh5eeweiF", false),
         ("Bearer token-Vahgh5eeweiF", false),
@@ -422,7 +423,7 @@ async fn a_dry_run_is_a_read_in_a_call_that_judges_and_nowhere_else() {
     }
     let mut call = CallScope::new(Class::Initialise, true, false, None, 100, 1 << 20);
     call.judges = true;
-    let login = Request { capture: session("/id"), ..request(Post, Effect::Read) };
+    let login = Request { headers: token(), capture: session("/id"), ..request(Post, Effect::Read) };
     rig.egress.send(login, &call).await.unwrap_err();
     assert_eq!(rig.cloud.take().len(), 1, "a login is no judgement of the cloud");
 }

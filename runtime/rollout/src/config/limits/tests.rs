@@ -29,7 +29,7 @@ fn what_is_given_counts_and_the_rest_has_its_default() {
 #[test]
 fn each_limit_sets_its_own_field_and_no_other() {
     type Change = fn(&mut ProviderLimits);
-    let cases: [(&str, &str, Change); 62] = [
+    let cases: [(&str, &str, Change); 63] = [
         ("source-bytes", "101B", |l| l.source_bytes = 101),
         ("component-bytes", "102B", |l| l.sandbox.component_bytes = 102),
         ("functions", "103", |l| l.sandbox.functions = 103),
@@ -70,6 +70,7 @@ fn each_limit_sets_its_own_field_and_no_other() {
         ("retry-delay", "133ms", |l| l.network.retry.min_delay = Duration::from_millis(133)),
         ("max-retry-delay", "134s", |l| l.network.retry.max_delay = Duration::from_secs(134)),
         ("share-bytes", "135B", |l| l.network.limits.share_bytes = 135),
+        ("login-bytes", "166B", |l| l.network.limits.login_bytes = 166),
         ("min-credential-bytes", "136B", |l| l.network.limits.min_credential_bytes = 136),
         ("requests-per-second", "137", |l| l.network.budget.per_second = Some(137.0)),
         ("request-burst", "138", |l| l.network.budget.burst = NonZeroU32::new(138)),

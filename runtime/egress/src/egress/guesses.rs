@@ -1,0 +1,83 @@
+//! Secrets that a component writes into its requests itself. It cannot know one from the host: it came to know it elsewhere, or tries which one
+//! is right.
+
+use std::borrow::Cow;
+use std::sync::atomic::Ordering;
+
+use super::Egress;
+use crate::error::TransportError;
+use crate::http::{Part, Request};
+use crate::log::line;
+use crate::process_secrets::Veil;
+
+/// So many requests with a secret, and no more are sent: each of them tells the component that it wrote one.
+const MOST: usize = 3;
+/// Longest name of a header or a query value in a message, in bytes.
+const MAX_SHOWN: usize = 64;
+
+impl Egress {
+    /// Whether the provider still sends requests.
+    pub(super) fn check_trust(&self) -> Result<(), TransportError> {
+        if self.guesses.load(Ordering::SeqCst) < MOST {
+            return Ok(());
+        }
+        Err(TransportError::denied(format!(
+            "the provider wrote secrets into {MOST} requests, and sends no more requests: the log of the host names the secrets and the places; use another component, or other secrets, and restart the host"
+        )))
+    }
+
+    /// Refuses a request into which the provider wrote a secret, of whichever provider of the process. Nothing waits before this, and the next
+    /// request is looked at after it: so there are no more than [`MOST`].
+    pub(super) fn check_guesses(&self, request: &Request) -> Result<(), TransportError> {
+        let veil = self.secrets.veil();
+        self.look(&veil, request.path.as_bytes(), || "the path".to_owned())?;
+        let named = [("query value", &request.query), ("header", &request.headers)];
+        for (what, list) in named {
+            for (name, _) in list {
+                self.look(&veil, name.as_bytes(), || format!("the name of a {what}"))?;
+            }
+            for (name, parts) in list {
+                for bytes in written(parts) {
+                    self.look(&veil, &bytes, || format!("the {what} {:?}", line(name, MAX_SHOWN)))?;
+                }
+            }
+        }
+        for bytes in written(&request.body) {
+            self.look(&veil, &bytes, || "the body".to_owned())?;
+        }
+        Ok(())
+    }
+
+    /// The same for something else that requests will have in them.
+    pub(super) fn check_guess(&self, bytes: &[u8], place: impl FnOnce() -> String) -> Result<(), TransportError> {
+        self.look(&self.secrets.veil(), bytes, place)
+    }
+
+    fn look(&self, veil: &Veil, bytes: &[u8], place: impl FnOnce() -> String) -> Result<(), TransportError> {
+        match veil.finds(bytes) {
+            Ok(None) => Ok(()),
+            Ok(Some(name)) => Err(self.guessed(name, &place())),
+            Err(error) => Err(TransportError::denied(error.to_string())),
+        }
+    }
+
+    fn guessed(&self, credential: &str, place: &str) -> TransportError {
+        let times = self.guesses.fetch_add(1, Ordering::SeqCst).saturating_add(1);
+        let why = format!(
+            "the provider wrote the value of the credential {credential:?} itself into {place}: only the host may put it into a request, and this one is not sent"
+        );
+        tracing::error!(provider = self.provider, credential, place, times, most = MOST, "request refused: {why}");
+        TransportError::denied(why)
+    }
+}
+
+/// What the provider wrote without a break.
+fn written(parts: &[Part]) -> impl Iterator<Item = Cow<'_, [u8]>> {
+    parts.split(|part| !matches!(part, Part::Bytes(_))).map(|parts| match parts {
+        [Part::Bytes(bytes)] => Cow::Borrowed(bytes.as_slice()),
+        parts => {
+            let pieces = parts.iter().map(|part| if let Part::Bytes(bytes) = part { bytes.as_slice() } else { &[] });
+            Cow::Owned(pieces.collect::<Vec<_>>().concat())
+        }
+    })
+}

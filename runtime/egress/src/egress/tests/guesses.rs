@@ -1,0 +1,151 @@
+//! What a component learns of secrets by writing them into requests: nothing, or that it may send no more.
+
+use super::walls::{bytes, header, open, open_among, secret};
+use super::*;
+use crate::process_secrets::ProcessSecrets;
+
+const SECRET: &str = "token-Vahgh5eeweiF";
+/// The same as a program may write it.
+const HEX: &str = "746f6b656e2d56616867683565657765694";
+
+fn named(name: &str, text: &str) -> Vec<(String, Vec<Part>)> {
+    vec![(name.to_owned(), vec![bytes(text)])]
+}
+
+/// It was masked without a word: the component saw in what came back, or in a limit, that it had guessed.
+#[tokio::test]
+async fn a_request_into_which_a_component_writes_a_secret_is_refused_with_its_place() {
+    let (first, last) = SECRET.split_at(5);
+    let plain = || post(Effect::Once);
+    let cases = [
+        (Request { path: format!("/{SECRET}"), ..plain() }, "the path"),
+        (Request { query: named("tag", SECRET), ..plain() }, "the query value \"tag\""),
+        (Request { query: named(SECRET, "1"), ..plain() }, "the name of a query value"),
+        (Request { headers: named("x-tag", SECRET), ..plain() }, "the header \"x-tag\""),
+        (Request { headers: named(&format!("x-{SECRET}"), "1"), ..plain() }, "the name of a header"),
+        (Request { body: vec![bytes(first), bytes(last)], ..plain() }, "the body"),
+        (Request { body: vec![bytes(HEX), bytes("6")], ..plain() }, "the body"),
+        (Request { body: vec![secret("token"), bytes(SECRET)], ..plain() }, "the body"),
+    ];
+    for (request, place) in cases {
+        let cloud = Cloud::start(|_| ok("{}"));
+        let granted: &[(&str, &[&str])] = &[("token", &["api:header:authorization", "api:body+answer:/"])];
+        let credentials = vec![("token", vec![header("authorization"), Place::Body])];
+        let egress = open(&cloud, credentials, granted).unwrap();
+        egress.credentials.value("token").unwrap();
+        for _ in 0..3 {
+            let error = egress.send(request.clone(), &call()).await.unwrap_err();
+            assert_eq!((error.reason, error.maybe_sent), (TransportReason::Denied, false), "{error}");
+            let words = [place, "\"token\"", "provider wrote"];
+            assert!(words.iter().all(|part| error.message.contains(part)), "{place}: {error}");
+            assert!(!error.message.contains(SECRET) && !error.message.contains(HEX), "{error}");
+        }
+        let error = egress.send(plain(), &call()).await.unwrap_err();
+        assert_eq!((error.reason, error.maybe_sent), (TransportReason::Denied, false), "{error}");
+        assert!(error.message.contains("sends no more requests"), "{error}");
+        assert_eq!(cloud.take(), []);
+    }
+}
+
+/// Of requests that are sent together, no more than three say whether they held a secret.
+#[tokio::test]
+async fn no_more_guesses_are_answered_however_many_are_made_at_once() {
+    let cloud = Cloud::start(|_| ok("{}"));
+    let egress = open(&cloud, vec![("token", vec![header("authorization")])], &[]).unwrap();
+    egress.credentials.value("token").unwrap();
+    let guess = |text: &str| Request { body: vec![bytes(text)], ..post(Effect::Once) };
+    let guesses = vec![guess(SECRET), guess("wrong"), guess(SECRET), guess(SECRET), guess("wrong"), guess(SECRET)];
+    let answers = egress.send_all(guesses, &call()).await;
+    let said: Vec<&str> = answers
+        .iter()
+        .map(|answer| match answer {
+            Ok(_) => "sent",
+            Err(error) if error.message.contains("sends no more requests") => "ended",
+            Err(error) if error.message.contains("provider wrote the value") => "found",
+            Err(error) => panic!("{error}"),
+        })
+        .collect();
+    assert_eq!(said, ["found", "sent", "found", "found", "ended", "ended"]);
+}
+
+/// Of another provider of the process as well, and what it wrote is not sent there either.
+#[tokio::test]
+async fn a_secret_of_another_provider_is_refused_as_well() {
+    let secrets = ProcessSecrets::default();
+    let cloud = Cloud::start(|_| ok("{}"));
+    let open = |name| open_among(&secrets, &cloud, vec![(name, vec![header("authorization")])], &[]).unwrap();
+    let (one, other) = (open("token"), open("other"));
+    one.credentials.value("token").unwrap();
+    let error = other.send(Request { path: format!("/{SECRET}"), ..post(Effect::Read) }, &call()).await.unwrap_err();
+    assert!(error.message.contains("the path"), "{error}");
+    assert_eq!(cloud.take(), []);
+}
+
+/// A base URL is in every request, and nobody looked at it.
+#[tokio::test]
+async fn a_base_url_into_which_a_component_writes_a_secret_is_refused() {
+    let rig = Rig::new(|_| ok("{}"));
+    rig.egress.credentials.value("token").unwrap();
+    for _ in 0..3 {
+        let error = rig.egress.bind("found", &format!("{}/{SECRET}", rig.cloud.url())).unwrap_err();
+        assert!(error.reason == TransportReason::Denied && error.message.contains("the base URL"), "{error}");
+        assert!(!error.message.contains(SECRET), "{error}");
+    }
+    let error = rig.egress.bind("found", &rig.cloud.url()).unwrap_err();
+    assert!(error.message.contains("sends no more requests"), "{error}");
+}
+
+/// A password such as `password` was replaced in every honest login.
+#[tokio::test]
+async fn a_secret_that_is_an_ordinary_word_changes_no_request_and_is_no_oracle() {
+    let word = |value: &str| CredentialSource::Environment {
+        variable: "TOKEN".to_owned(),
+        value: Secret::new(value.as_bytes().to_vec()),
+    };
+    for value in ["password", "kubernetes-cluster", "12345678", "Password1234", "aaaaaaaaaaaaaaaaA1"] {
+        let rig = Rig::given(Cloud::start(|_| ok("{}")), Arc::default(), Arc::new(Alone), |_| {}, word(value));
+        rig.egress.credentials.value("token").unwrap();
+        let body = format!(r#"{{"auth":{{"methods":["{value}"]}}}}"#);
+        let request = Request {
+            path: format!("/{value}"),
+            query: named("q", value),
+            headers: named("x-tag", value),
+            body: vec![bytes(&body)],
+            ..post(Effect::Once)
+        };
+        for _ in 0..4 {
+            assert_eq!(rig.send(request.clone()).await.unwrap().status, 200, "{value}");
+            let asked = rig.cloud.take().remove(0);
+            assert_eq!((asked.body.as_str(), asked.header("x-tag")), (body.as_str(), Some(value)));
+            assert_eq!(asked.line, format!("POST /{value}?q={value}"));
+        }
+        // In answers, nothing of it is shown.
+        assert_eq!(rig.egress.secrets().veil().text(value), "(credential token)");
+    }
+}
+
+/// What a request has is counted as it was written: a limit said otherwise whether there was a secret in it.
+#[tokio::test]
+async fn limits_count_what_was_written_and_not_what_is_left_of_it() {
+    let rig = Rig::with(Cloud::start(|_| ok("{}")), Arc::default(), Arc::new(Alone), |settings| {
+        (settings.limits.headers.bytes, settings.limits.url_bytes) = (60, 60);
+    });
+    rig.egress.credentials.value("token").unwrap();
+    let padded = |text: &str, bytes: usize| format!("{text}{}", "x".repeat(bytes - text.len()));
+    let (mut found, mut large) = (0, 0);
+    for text in [format!("{HEX}6"), "0".repeat(36)] {
+        for request in [
+            Request { headers: named("x-tag", &padded(&text, 56)), ..post(Effect::Once) },
+            Request { query: named("q", &padded(&text, 58)), ..post(Effect::Once) },
+        ] {
+            match rig.send(request).await.unwrap_err() {
+                error if error.reason == TransportReason::TooLarge => large += 1,
+                error if error.message.contains("provider wrote") => found += 1,
+                error => panic!("{error}"),
+            }
+        }
+    }
+    // One that holds a secret is never sent, and counts as one of three.
+    assert_eq!((found, large), (2, 2));
+    assert_eq!(rig.cloud.take(), []);
+}

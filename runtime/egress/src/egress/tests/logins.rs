@@ -1,0 +1,187 @@
+//! Whose login it is: what a component sends beside a credential, and what it captures.
+
+use super::walls::{bytes, capture, header, open, secret};
+use super::*;
+
+const SESSION: &[&str] = &["api:header:x-session", "api:capture-json:/id"];
+
+/// A cloud whose logins answer with this session.
+fn login_cloud() -> Cloud {
+    Cloud::start(|_| ok(r#"{"id":"session-Oob3eiwu"}"#))
+}
+
+fn captures(request: Request) -> Request {
+    Request { capture: capture(CaptureSource::JsonPointer("/id".to_owned())), ..request }
+}
+
+fn named(name: &str, parts: Vec<Part>) -> Vec<(String, Vec<Part>)> {
+    vec![(name.to_owned(), parts)]
+}
+
+/// It logged in to an account of its author's own, captured that session, and all data went there.
+#[tokio::test]
+async fn a_login_without_a_credential_of_the_operator_gives_none() {
+    let cloud = login_cloud();
+    let credentials = || vec![("token", vec![header("authorization")]), ("session", vec![header("x-session")])];
+    let egress = open(&cloud, credentials(), &[("session", SESSION)]).unwrap();
+    let own = |body: &str| captures(Request { body: vec![bytes(body)], ..post(Effect::Read) });
+    for request in [
+        own(""),
+        own(r#"{"user":"attacker","password":"of the attacker"}"#),
+        own("user=attacker&password=of+the+attacker"),
+    ] {
+        let error = egress.send(request, &call()).await.unwrap_err();
+        assert_eq!((error.reason, error.maybe_sent), (TransportReason::Denied, false), "{error}");
+        assert!(error.message.contains("carries no credential"), "{error}");
+    }
+    assert_eq!(cloud.take(), []);
+    // With the operator's, and with one that came of it.
+    let with_token = captures(Request {
+        headers: named("authorization", vec![bytes("Bearer "), secret("token")]),
+        ..post(Effect::Read)
+    });
+    egress.send(with_token, &call()).await.unwrap();
+    let renewal = captures(Request { headers: named("x-session", vec![secret("session")]), ..post(Effect::Read) });
+    // The cloud gives what it gave: what was captured before is no secret of another name.
+    egress.send(renewal, &call()).await.unwrap();
+    assert!(egress.available("session", &call()));
+}
+
+/// The operator's credential stood beside the attacker's own login, where no cloud looks for it.
+#[tokio::test]
+async fn a_credential_does_not_lend_itself_to_a_login_of_the_components_own() {
+    let cloud = login_cloud();
+    let credentials =
+        || vec![("token", vec![header("authorization"), Place::Body]), ("session", vec![header("x-session")])];
+    let granted: &[(&str, &[&str])] = &[
+        ("token", &["api:header:authorization", "api:body:/", "api:body-json:/auth/password:/"]),
+        ("session", SESSION),
+    ];
+    let egress = open(&cloud, credentials(), granted).unwrap();
+    let beside = |body: Vec<Part>| {
+        captures(Request { headers: named("authorization", vec![secret("token")]), body, ..post(Effect::Read) })
+    };
+    let within = |before: &str, after: &str| {
+        captures(Request { body: vec![bytes(before), secret("token"), bytes(after)], ..post(Effect::Read) })
+    };
+    for (request, part) in [
+        // In a header that a login does not look at.
+        (beside(vec![bytes(r#"{"user":"attacker","password":"of the attacker"}"#)]), "/password"),
+        (beside(vec![bytes(r#"{"auth":{"token":{"id":"of the attacker"}}}"#)]), "/auth/token"),
+        (beside(vec![bytes(r#"{"auth":{"totp":[{"passcode":123456}]}}"#)]), "/auth/totp/0/passcode"),
+        (beside(vec![bytes("grant_type=refresh_token&refresh%5Ftoken=of+the+attacker")]), "refresh_token"),
+        (beside(vec![bytes("<login>attacker</login>")]), "neither JSON nor a form"),
+        // In a member that nobody reads.
+        (within(r#"{"auth":{"password":"of the attacker"},"comment":""#, r#""}"#), "/comment"),
+        (within(r#"{"auth":{"token":"of the attacker","password":""#, r#""}}"#), "/auth/token"),
+        // The cloud reads the last one, or the first.
+        (within(r#"{"auth":{"password":""#, r#"","password":"of the attacker"}}"#), "twice"),
+        (within(r#"{"auth":{"password":""#, r#""},"auth":{"password":"of the attacker"}}"#), "twice"),
+        (within(r#"{"auth":{"password":"of the attacker","#, r#"":""}}"#), "no JSON"),
+        (within(r#"{"auth":{"password":"x"#, r#""}}"#), "beside it"),
+        // Read leniently, it is JSON all the same.
+        (within("\u{feff}{\"auth\":{\"password\":\"x\"},\"comment\":\"", "\"}"), "no JSON"),
+        (within("comment=", "&password=of+the+attacker"), "password"),
+    ] {
+        let error = egress.send(request.clone(), &call()).await.unwrap_err();
+        assert_eq!((error.reason, error.maybe_sent), (TransportReason::Denied, false), "{request:?}: {error}");
+        assert!(error.message.contains(part), "{part}: {error}");
+        assert!(!error.message.contains("of the attacker"), "{error}");
+    }
+    assert_eq!(cloud.take(), []);
+    for request in [
+        within(r#"{"auth":{"methods":["password"],"user":{"name":"me"},"password":""#, r#""}}"#),
+        within("user=me&password=", "&grant_type=password"),
+        beside(vec![bytes(r#"{"auth":{"methods":["password"],"scope":{"project":"p"},"token":{}}}"#)]),
+        beside(vec![]),
+    ] {
+        let answer = egress.send(request.clone(), &call()).await;
+        assert!(answer.is_ok(), "{request:?}: {answer:?}");
+    }
+}
+
+/// A grant of a whole body let the component choose the member, and a cloud stores most of them.
+#[tokio::test]
+async fn a_grant_of_a_body_of_json_names_the_member() {
+    let cloud = login_cloud();
+    let credentials = || vec![("token", vec![Place::Body]), ("session", vec![header("x-session")])];
+    let body = vec![bytes(r#"{"a":[0,{"b/c":""#), secret("token"), bytes(r#""}]}"#)];
+    let login = || captures(Request { body: body.clone(), ..post(Effect::Read) });
+    let egress = open(&cloud, credentials(), &[("token", &["api:body:/"]), ("session", SESSION)]).unwrap();
+    let error = egress.send(login(), &call()).await.unwrap_err();
+    assert_eq!((error.reason, error.maybe_sent), (TransportReason::Denied, false), "{error}");
+    let flag = "--credential-use=token=api:body-json:/a/1/b~1c:/";
+    assert!(error.message.contains(flag), "{error}");
+    let granted: &[(&str, &[&str])] = &[("token", &["api:body-json:/a/1/b~1c:/"]), ("session", SESSION)];
+    let egress = open(&cloud, credentials(), granted).unwrap();
+    egress.send(login(), &call()).await.unwrap();
+    // Nor is it a grant of anything that is no JSON.
+    let form = captures(Request { body: vec![bytes("x="), secret("token")], ..post(Effect::Read) });
+    let error = egress.send(form, &call()).await.unwrap_err();
+    assert!(error.message.contains("--credential-use=token=api:body:/"), "{error}");
+}
+
+/// A header that a cloud stores, and that whoever reads the object sees.
+#[tokio::test]
+async fn without_a_grant_a_credential_stands_in_a_header_that_is_for_credentials() {
+    let cloud = login_cloud();
+    for name in ["Authorization", "X-Auth-Token", "x-api-key", "Private-Token", "x_access_token"] {
+        assert!(open(&cloud, vec![("token", vec![header(name)])], &[]).is_ok(), "{name}");
+    }
+    for name in [
+        "X-Object-Meta-Comment",
+        "X-Object-Meta-Token",
+        "x-amz-meta-api-key",
+        "X-Container-Sync-Key",
+        "X-Account-Meta-Temp-URL-Key",
+        "x-tag-authorization",
+        "accept",
+        "content-type",
+        "x",
+    ] {
+        let error = open(&cloud, vec![("token", vec![header(name)])], &[]).err().unwrap().to_string();
+        assert!(error.contains(&format!("--credential-use=token=api:header:{name}")), "{error}");
+        let granted = format!("api:header:{name}");
+        assert!(open(&cloud, vec![("token", vec![header(name)])], &[("token", &[&granted])]).is_ok(), "{name}");
+    }
+}
+
+/// Clouds know who asks by many names.
+#[tokio::test]
+async fn a_query_value_by_which_clouds_know_who_asks_stands_beside_no_credential() {
+    let cloud = login_cloud();
+    let egress = open(&cloud, vec![("token", vec![header("authorization")])], &[]).unwrap();
+    let asks = |name: &str| Request {
+        headers: named("authorization", vec![secret("token")]),
+        query: named(name, vec![bytes("x")]),
+        ..post(Effect::Read)
+    };
+    for name in [
+        "access_token",
+        "apiKey",
+        "token",
+        "api_token",
+        "auth_key",
+        "key",
+        "ticket",
+        "sig",
+        "signature",
+        "temp_url_sig",
+        "X-Amz-Signature",
+        "X-Amz-Credential",
+        "X-Goog-Signature",
+        "AWSAccessKeyId",
+        "client_secret",
+        "Session-ID",
+        "auth",
+    ] {
+        let error = egress.send(asks(name), &call()).await.unwrap_err();
+        assert_eq!((error.reason, error.maybe_sent), (TransportReason::Denied, false), "{name}: {error}");
+    }
+    assert_eq!(cloud.take(), []);
+    for name in
+        ["page_token", "nextToken", "pageToken", "continuation-token", "marker", "sort_key", "tag_key", "ClientToken"]
+    {
+        assert!(egress.send(asks(name), &call()).await.is_ok(), "{name}");
+    }
+}
