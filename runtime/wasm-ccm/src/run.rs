@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use ccm_apiserver::{ApiGate, ApiGateSettings, EventRecorder, EventSettings, EventWriter, fenced_client};

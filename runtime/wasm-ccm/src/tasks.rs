@@ -185,7 +185,7 @@ async fn end(
         Ok(None) => (false, Ok(())),
         Err(error) => (false, Err(error)),
     };
-    if !tasks::has_panicked(&ended) {
+    if !has_panicked(&ended) {
         // A folder on a dead disk must not keep the Lease.
         drop(tokio::time::timeout(LONGEST_SAYING, tokio::task::spawn_blocking(in_order)).await);
     }
@@ -200,5 +200,5 @@ async fn end(
         None => tasks.stop().await,
     };
     // A panic goes before all else: a component on trial may be to blame.
-    if tasks::has_panicked(&retired) { retired } else { ended.and(retired) }
+    if has_panicked(&retired) { retired } else { ended.and(retired) }
 }

@@ -3,7 +3,7 @@
 //! that every Node is still there. In the end, the host has no more memory than before.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ccm_cluster::NodeFixture;
 use ccm_e2e::host::{component, until};
@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::liar::liar;
 use crate::cloud::{Cloud, SCRIPT, send};
@@ -28,7 +29,7 @@ const HOST_MORE: u64 = 64 << 20;
 /// How much more than before it may have in the end: names of metrics, Events, and what the allocator keeps.
 const AFTER_MORE: u64 = 24 << 20;
 /// How long a Node of the neighbour may take, however busy the machine is.
-const NEIGHBOUR: Duration = Duration::from_secs(5);
+const NEIGHBOUR: Duration = Duration::from_secs(20);
 
 /// What comes of an attack.
 enum End {
