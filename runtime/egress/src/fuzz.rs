@@ -189,27 +189,32 @@ fn hosts() {
 /// Whatever a file holds, it is refused with a place, or a guest gets JSON of it.
 #[test]
 fn config_files() {
-    check!().with_type::<Vec<u8>>().for_each(|bytes| {
-        let declared = BTreeMap::from([("a.b".to_owned(), "token".to_owned())]);
-        for format in [ConfigFormat::Ini, ConfigFormat::Json, ConfigFormat::Yaml] {
-            match ConfigFile::read(bytes, format) {
-                Ok(Some(file)) => {
-                    let shown: serde_json::Value = serde_json::from_str(&file.for_guest(&declared)).unwrap();
-                    assert!(shown.is_object(), "{format:?}: {shown}");
-                    if let Some(secret) = file.secret_at(&["a", "b"]) {
-                        assert_ne!(shown["a"]["b"].as_str().map(str::as_bytes), Some(secret.expose()), "{format:?}");
-                    }
+    config_file(b"[w]");
+    check!().with_type::<Vec<u8>>().for_each(|bytes| config_file(bytes));
+}
+
+fn config_file(bytes: &[u8]) {
+    let declared = BTreeMap::from([("a.b".to_owned(), "token".to_owned())]);
+    for format in [ConfigFormat::Ini, ConfigFormat::Json, ConfigFormat::Yaml] {
+        match ConfigFile::read(bytes, format) {
+            Ok(Some(file)) => {
+                let shown: serde_json::Value = serde_json::from_str(&file.for_guest(&declared)).unwrap();
+                // An INI file may have the same section more than once: it is a list of its entries.
+                let is_whole = if format == ConfigFormat::Ini { shown.is_array() } else { shown.is_object() };
+                assert!(is_whole, "{format:?}: {shown}");
+                if let Some(secret) = file.secret_at(&["a", "b"]) {
+                    assert_ne!(shown["a"]["b"].as_str().map(str::as_bytes), Some(secret.expose()), "{format:?}");
                 }
-                Ok(None) => {}
-                Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
             }
+            Ok(None) => {}
+            Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
         }
-        if let Ok(text) = std::str::from_utf8(bytes)
-            && let Ok(shown) = json_for_guest(text)
-        {
-            serde_json::from_str::<serde::de::IgnoredAny>(&shown).unwrap();
-        }
-    });
+    }
+    if let Ok(text) = std::str::from_utf8(bytes)
+        && let Ok(shown) = json_for_guest(text)
+    {
+        serde_json::from_str::<serde::de::IgnoredAny>(&shown).unwrap();
+    }
 }
 
 /// Whatever is given as a key, the error says what is wrong on one line, and nothing of what is in it.

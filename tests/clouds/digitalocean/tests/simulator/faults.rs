@@ -120,7 +120,7 @@ async fn with_faults_at_random_whoever_asks_on_succeeds_and_nothing_is_against_t
         let impatient = async |path: &str, body: Option<Value>| {
             let method = if body.is_some() { "POST" } else { "GET" };
             // Longer than a busy machine takes for an answer: only what is held is given up.
-            let asked = tokio::time::timeout(Duration::from_millis(500), api.raw(method, path, body.as_ref())).await;
+            let asked = tokio::time::timeout(Duration::from_secs(2), api.raw(method, path, body.as_ref())).await;
             asked.ok()?.ok().map(|answer| answer.status().as_u16())
         };
         let until = async |path: &str, body: Option<Value>, wanted: &[u16]| {

@@ -72,7 +72,7 @@ async fn the_switch_of_a_mounted_config_map_is_seen_through_its_links() {
 async fn a_file_is_taken_however_it_is_replaced_and_never_by_half() {
     let stage = Stage::new().await;
     let (path, flag) = file(&stage, &version("1"));
-    let flags = ["--provider-poll=50ms", "--provider-settle=2s", "--provider-probation=0s"];
+    let flags = ["--provider-poll=50ms", "--provider-settle=6s", "--provider-probation=0s"];
     let host = stage.start([flag.as_str()].into_iter().chain(flags));
     host.ready().await;
     // In place, with the same length.
