@@ -24,7 +24,8 @@ pub fn is_namespace_ending(status: &Status) -> bool {
     is_gone || status.is_forbidden() && causes(status).any(|cause| cause == NAMESPACE_TERMINATING)
 }
 
-/// Whether the API server says that there is no such object. Who takes anything else for it lets go of what belongs to the object.
+/// Whether the API server says that there is no such object. Only this answer proves it: trusting another one would abandon what belongs to
+/// the object.
 pub(crate) fn is_object_missing(status: &Status) -> bool {
     status.reason == reason::NOT_FOUND && !matches!(kind(status), "" | NAMESPACES)
 }

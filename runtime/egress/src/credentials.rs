@@ -108,13 +108,15 @@ impl Credentials {
         min_bytes: usize,
         edition: Edition,
     ) -> Self {
+        let places: Vec<_> = given.iter().map(|(name, source)| (name.as_str(), source.place())).collect();
+        let uses = Uses::new(&descriptor.credentials, granted).valued(&places);
         let hidden = hidden.into_iter().filter(|(_, value)| value.weight() >= MIN_HIDDEN_BYTES).collect();
         let given = given.into_iter().map(|(name, source)| {
             let volume = source.path().map(Volume::of);
             (name, Given { source, volume, state: Mutex::default() })
         });
         Self {
-            uses: Uses::new(&descriptor.credentials, granted),
+            uses,
             given: given.collect(),
             edition,
             turn: Mutex::default(),

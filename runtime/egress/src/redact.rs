@@ -266,8 +266,8 @@ fn filled<'a>(first: Vec<Piece<'a>>, rest: &'a [Arc<Search>], bytes: &[u8]) -> V
     filled
 }
 
-/// Adds what ends after all others. What lies within it is said by it. Each name counts once in a stretch of values that
-/// overlap: else a text that matches at each byte would become many times as long.
+/// Adds a piece that ends after all others, and drops those inside it. Of pieces that overlap, each name stays once: a text that matches at
+/// each byte would otherwise become many times as long.
 fn add<'a>(piece: Piece<'a>, pieces: &mut Vec<Piece<'a>>) {
     while pieces.pop_if(|other| other.start >= piece.start).is_some() {}
     let mut start = piece.start;

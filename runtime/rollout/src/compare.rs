@@ -1,5 +1,5 @@
-//! Asks a new component and the last good one the same questions about what exists. Whoever finds less is rejected, before it serves:
-//! it was never on trial, so that nobody remembers it as refused, and the other replicas compare for themselves.
+//! Asks a new component and the last good one the same questions about what exists. One that finds less is rejected.
+//! It never served, so it is not remembered as refused, and each replica compares for itself.
 //!
 //! | question | about | a difference |
 //! |---|---|---|
@@ -17,8 +17,8 @@
 //! A difference counts when two looks in a row see it in the same object. Between them is a pause, in which the object may go and the
 //! cloud may change. Where no object lives that long, it counts when all that could be compared differs in both looks. There are
 //! more looks as long as something differs that does not count yet. A failure says nothing about the object: only where the last
-//! good one answers twice and the new one fails twice, the new one is rejected. If neither can tell anything, that is an outage,
-//! which passes: [`Unanswered`]. Where the last good one alone gives no answer, the new one may be its repair, and is taken: so nobody waits
+//! good one answers twice and the new one fails twice, the new one is rejected. If neither answers about anything, the new one is
+//! rejected as [`Unanswered`] and tried again later. Another name counts after one question, which is asked when nothing else differs. Where the last good one alone gives no answer, the new one may be its repair, and is taken: so nobody waits
 //! for each of its calls until that fails.
 //!
 //! The first component has no predecessor: [`confirm`] compares it with what the objects themselves say.

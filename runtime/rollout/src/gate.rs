@@ -51,7 +51,7 @@ pub enum Step {
     Check,
     /// It finds what the last good one finds; the first one, what the cluster's objects say that there is.
     Compare,
-    /// No step that a component goes through in the gate: this one was refused on trial, here or on another replica, and is not tried again.
+    /// Not a step of the gate: the reason given for a component that failed its trial, here or on another replica, and is not tried again.
     Probation,
 }
 

@@ -1,4 +1,5 @@
-//! What the replicas of a host know together about the components of a source: which one was proven last, and which ones were refused.
+//! What the replicas of a host know together about the components of a source: which one was proven last, which ones were refused, how the
+//! leader's component names load balancers, and the counters of signed ones.
 //!
 //! | part | holds |
 //! |---|---|

@@ -6,7 +6,9 @@
 //!             └ unpack, trust, compile, describe, identity, grants (context), check, compare; who does not pass one is rejected
 //! ```
 //!
-//! A process begins with what the state folder holds, if that passes the gate, and else with the source. Its first component has no probation.
+//! A process begins with what the state folder holds, if that passes the gate, and else with the source. While the stored component only lacks
+//! an answer, of its cloud or of the other replicas, the process waits for it. The first component has no probation. If another replica has
+//! refused it and leads, the process ends, and begins anew without it.
 //!
 //! | module | holds |
 //! |---|---|
@@ -20,8 +22,8 @@
 //! | `release` | a component that passed the gate: its code, name, version and digest |
 //! | `slot` | which component serves, which one is on trial and which one returns; the controllers call through it |
 //! | `keeper` | one provider: follows its source, takes what that holds through the gate into the slot, and tells what becomes of it |
-//! | `last_good` | the state folder: the proven component, what was refused, who was on trial at a crash |
-//! | `ledger` | what all replicas know of components: proven, refused |
+//! | `last_good` | the state folder: the proven component with its signature, refused ones, counters, and who was on trial at a crash |
+//! | `ledger` | what all replicas know of components: proven and refused ones, how the leader's names load balancers, and counters of signed ones |
 //! | [`push`](mod@push) | writes a component to a ConfigMap |
 //! | [`Rollout`] | all providers of the process: loads the first components, follows the sources |
 //! | `offers` | what a provider offers, asked again when its cloud answers again |

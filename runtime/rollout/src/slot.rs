@@ -2,10 +2,10 @@
 //!
 //! | promise | how |
 //! |---|---|
-//! | a piece of work is done by one component | whoever works takes a [`Handle`] once, which holds the component of that moment |
+//! | a piece of work begins and ends with one component | whoever works takes a [`Handle`] once, which holds the component of that moment, and its witness while it is on trial |
 //! | the old component is freed when its last call ends | nobody else holds it, once the new one is proven |
 //! | a new component that is broken goes | it is on trial against the proven one, see [`ProbationSettings`] and [`state`] |
-//! | nothing is deleted or made a second time on its word alone | the proven one is asked before and afterwards, see [`balancers`] and [`routes`] |
+//! | no Node, load balancer or route is deleted or made a second time on its word alone | the proven one is asked before and afterwards, see [`balancers`] and [`routes`] |
 //! | nobody is told twice, or of what is not so | every change of the one state is told once and in order: [`News`] |
 
 mod balancers;

@@ -1,4 +1,4 @@
-//! Ports with TLS: certificates from files, a bounded number of connections, HTTP/1.1.
+//! Ports with TLS: certificates from files, read once (the webhook's are read again when they change), a bounded number of connections, HTTP/1.1.
 //!
 //! Everybody who reaches a port can open connections, and leave them alone. So there are never more than so many; the next one takes
 //! the place of the idlest. Each part of an exchange has its time, and each connection its age.

@@ -1,4 +1,4 @@
-//! One Node, once: ask the cloud about it, and draw the conclusions.
+//! One Node, once: ask the cloud about it, for a deletion twice (the second proof), and draw the conclusions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -208,7 +208,7 @@ impl Entry {
         self.waits_told.is_news(message, repeat)
     }
 
-    /// Whether the last that was said of annotations which nobody declares is something else: of a recorded one by a process before.
+    /// Whether `message` about annotations that nobody declares is new. For a Service with a record, an earlier process gave the first one.
     pub(crate) fn is_unknown_news(&mut self, message: &str, is_recorded: bool) -> bool {
         self.unknown_told.replace(message.to_owned()).map_or(!is_recorded, |before| before != message)
     }

@@ -19,8 +19,7 @@ use super::key::{Key, key};
 use super::predicates::{has_finalizer, is_load_balancer};
 use super::write::ServiceWriter;
 
-/// So old a list of the API server may be. Whoever had a load balancer made since then had it made by this process, whose store
-/// has that Service.
+/// Greatest age of a list of the API server. This process made every load balancer since, so its store has their Services.
 const MAX_AGE: Duration = Duration::from_secs(30);
 /// So long a list that failed is not asked for again: whoever waited for it would wait as long once more, one after the other.
 const MAX_FAILED: Duration = Duration::from_secs(5);

@@ -20,6 +20,8 @@ const MAX_SHOWN: usize = 256;
 pub(crate) struct Uses {
     declared: BTreeMap<String, Vec<CredentialUse>>,
     granted: UseGrants,
+    /// Credentials of the same value, each name with the others: the component chooses the names.
+    others: BTreeMap<String, Vec<String>>,
 }
 
 /// A place in a request.
@@ -57,7 +59,16 @@ impl std::fmt::Display for At<'_> {
 impl Uses {
     pub(super) fn new(declared: &[Credential], granted: UseGrants) -> Self {
         let declared = declared.iter().map(|credential| (credential.name.clone(), credential.uses.clone()));
-        Self { declared: declared.collect(), granted }
+        Self { declared: declared.collect(), granted, others: BTreeMap::new() }
+    }
+
+    /// The same, where each of these credentials has its value from this place: two names of one value are one credential.
+    pub(super) fn valued<P: PartialEq>(mut self, places: &[(&str, P)]) -> Self {
+        for (name, place) in places {
+            let others = places.iter().filter(|(other, same)| other != name && same == place);
+            self.others.insert((*name).to_owned(), others.map(|(other, _)| (*other).to_owned()).collect());
+        }
+        self
     }
 
     /// Whether there is such a credential.
@@ -79,7 +90,13 @@ impl Uses {
     fn is_granted(&self, name: &str, used: &CredentialUse) -> bool {
         match self.granted.get(name) {
             Some(granted) => granted.iter().any(|grant| grant.covers(used)),
-            None => self.declared.get(name).is_some_and(|uses| needs_no_grant(uses)),
+            None => {
+                let others = || self.others.get(name).into_iter().flatten();
+                let names = others().map(String::as_str).chain([name]);
+                let uses: Vec<_> = names.filter_map(|name| self.declared.get(name)).flatten().cloned().collect();
+                // Whoever names one use names all, also under another name.
+                !others().any(|other| self.granted.contains_key(other)) && needs_no_grant(&uses)
+            }
         }
     }
 
@@ -367,6 +384,27 @@ mod tests {
         // A path less is more.
         let uses = granting(&[("key", &["api:signing:/client/api", "api:query:signature"])]);
         assert!(uses.check_signature("key", spot("api", "/client/api", At::Query("signature"))).is_err());
+    }
+
+    /// With another name for it, the password went to every endpoint, and no grant was asked for.
+    #[test]
+    fn two_names_of_one_value_are_one_credential() {
+        let in_header = |endpoint: &str| vec![used(endpoint, Place::Header("authorization".into()), None)];
+        let declared = [
+            credential("password", in_header("identity")),
+            credential("again", in_header("compute")),
+            credential("token", in_header("compute")),
+        ];
+        let missing = |granted: &[(&str, &str)]| {
+            let granted = granted.iter().map(|(name, text)| ((*name).to_owned(), vec![text.parse().unwrap()]));
+            let uses = Uses::new(&declared, granted.collect()).valued(&[("password", 1), ("again", 1), ("token", 2)]);
+            ["password", "again", "token"].map(|name| uses.missing(name).join(" "))
+        };
+        let password = ("password", "identity:header:authorization");
+        let again = "--credential-use=again=compute:header:authorization";
+        assert_eq!(missing(&[]), ["--credential-use=password=identity:header:authorization", again, ""]);
+        assert_eq!(missing(&[password]), ["", again, ""]);
+        assert_eq!(missing(&[password, ("again", "compute:header:authorization")]), ["", "", ""]);
     }
 
     fn spot<'a>(endpoint: &'a str, path: &'a str, place: At<'a>) -> Spot<'a> {

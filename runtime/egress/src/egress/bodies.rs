@@ -71,7 +71,7 @@ pub(super) fn read(parts: &[Part], mark: &str) -> Result<Body, Unreadable> {
     }
 }
 
-/// The first field of a form that looks like a login, with something that the component wrote and no credential.
+/// The first field of a form that looks like a login, with something that the component wrote: some clouds read only the begin of a password.
 pub(super) fn login_of_form(parts: &[Part], mark: &str) -> Option<String> {
     let mut text = String::new();
     for part in parts {
@@ -80,14 +80,10 @@ pub(super) fn login_of_form(parts: &[Part], mark: &str) -> Option<String> {
             Part::Secret { .. } | Part::Signature { .. } => text.push_str(mark),
         }
     }
-    // In XML, `key=` is anything.
-    if text.trim_ascii_start().starts_with('<') {
-        return None;
-    }
     let fields = text.split(['&', ';']).filter_map(|field| field.split_once('='));
     let mut named = fields.map(|(name, value)| (decoded(name), value));
     named
-        .find(|(name, value)| !value.is_empty() && !value.contains(mark) && is_login_member(name))
+        .find(|(name, value)| !value.is_empty() && *value != mark && is_login_member(name))
         .map(|(name, _)| shown(&name))
 }
 
@@ -201,7 +197,11 @@ impl<'de> Visitor<'de> for At<'_, '_> {
                 ));
             }
             let is_login = is_login_member(&name);
-            if !seen.insert(name.clone()) {
+            // Some clouds do not mind the case of a name, in any script: the last one wins.
+            if !name.is_ascii() {
+                return Err(A::Error::custom("the name of a member has letters beyond ASCII"));
+            }
+            if !seen.insert(name.to_ascii_lowercase()) {
                 return Err(A::Error::custom("it has a member twice"));
             }
             self.0.path.push(name);
@@ -261,6 +261,9 @@ mod tests {
         for (text, words) in [
             (r#"{"a":"@","a":"x"}"#, "twice"),
             (r#"{"a":{"b":1},"\u0061":"@"}"#, "twice"),
+            (r#"{"a":"@","A":"x"}"#, "twice"),
+            (r#"{"password":"@","pa\u017f\u017fword":"x"}"#, "beyond ASCII"),
+            (r#"{"to\u212aen":"x","a":"@"}"#, "beyond ASCII"),
             (r#"{"a":"@",}"#, "no JSON"),
             (r#"{"a":@}"#, "no JSON"),
             (r#"{"a":"@"}{"a":"x"}"#, "no JSON"),
@@ -283,11 +286,13 @@ mod tests {
             ("user=me&password=x&comment=@", Body::Form, Some("password")),
             ("a=@&refresh%5Ftoken=x", Body::Form, Some("refresh_token")),
             ("a=@&token=", Body::Form, None),
+            ("password=x@", Body::Form, Some("password")),
+            ("password=@", Body::Form, None),
             ("apiKey=@&param[0].name=x&signatureversion=3", Body::Form, None),
             ("@", Body::Form, None),
             ("", Body::Form, None),
             ("\"@\"", Body::Form, None),
-            ("<login key=\"x\">@</login>", Body::Other, None),
+            ("<=1&password=x&a=@", Body::Other, Some("password")),
             ("a = @", Body::Other, None),
         ];
         for (text, body, login) in rows {

@@ -84,9 +84,11 @@ impl Egress {
         };
         // Nothing that the component wrote has it in it: it depends on all of that.
         let mark: String = key(body).iter().map(|byte| format!("{byte:02x}")).collect();
-        let read = bodies::read(body, &mark).map_err(|Unreadable(why)| {
+        let unreadable = |Unreadable(why): Unreadable| {
             TransportError::denied(format!("the body has or goes with a credential, and is not sent: {why}"))
-        })?;
+        };
+        let said = content_type(request).map_err(unreadable)?;
+        let read = bodies::read(body, &mark).and_then(|read| said.fits(&read).map(|()| read)).map_err(unreadable)?;
         let uses = self.credentials.uses();
         let names = body.iter().filter_map(|part| match part {
             Part::Bytes(_) => None,
@@ -104,7 +106,9 @@ impl Egress {
                 for name in names {
                     uses.check_body(name, endpoint, path, None)?;
                 }
-                if let Some(place) = bodies::login_of_form(body, &mark) {
+                if said != Said::Xml
+                    && let Some(place) = bodies::login_of_form(body, &mark)
+                {
                     return own_login(&place);
                 }
                 if read == Body::Other && !is_secret(body) {
@@ -128,6 +132,12 @@ impl Egress {
             if is_secret(parts) {
                 if same > 1 {
                     let why = format!("the header {shown:?} is a place of a credential, and stands there twice");
+                    return Err(TransportError::denied(why));
+                }
+                if !is_alone(parts) {
+                    let why = format!(
+                        "the header {shown:?} is a place of a credential, and has something else beside it than a scheme such as Bearer"
+                    );
                     return Err(TransportError::denied(why));
                 }
             } else if is_place && uses.declares_header(&request.endpoint, name) {
@@ -178,6 +188,88 @@ fn places(request: &Request) -> impl Iterator<Item = (At<'_>, &Vec<Part>)> {
 
 fn is_secret(parts: &[Part]) -> bool {
     parts.iter().any(|part| !matches!(part, Part::Bytes(_)))
+}
+
+/// Whether a credential in a header has no more before it than a scheme, with a space, and `token=`: a cloud that takes the first word of what
+/// the component wrote there takes its author for whoever asks. What is signed says what it is for.
+fn is_alone(parts: &[Part]) -> bool {
+    if parts.iter().any(|part| matches!(part, Part::Signature { .. })) {
+        return true;
+    }
+    let mut before = Vec::new();
+    let mut after = Vec::new();
+    let mut is_before = true;
+    for part in parts {
+        match part {
+            Part::Bytes(bytes) if is_before => before.extend_from_slice(bytes),
+            Part::Bytes(bytes) => after.extend_from_slice(bytes),
+            Part::Secret { .. } | Part::Signature { .. } => is_before = false,
+        }
+    }
+    let quoted = before.strip_suffix(b"\"");
+    let named = quoted.unwrap_or(&before);
+    let scheme = named.strip_suffix(b"token=").unwrap_or(named);
+    let is_scheme = match scheme.strip_suffix(b" ").unwrap_or(scheme) {
+        [first, rest @ ..] => {
+            scheme.ends_with(b" ")
+                && first.is_ascii_alphabetic()
+                && rest.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
+        }
+        [] => scheme.is_empty(),
+    };
+    let ends = if quoted.is_some() { &b"\""[..] } else { b"" };
+    is_scheme && after == ends
+}
+
+/// What a request says that its body is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Said {
+    Nothing,
+    Json,
+    Xml,
+    /// A form, or something else that the host does not know.
+    Other,
+}
+
+impl Said {
+    /// A cloud reads a body by what is said of it. So what looks like JSON is said to be JSON.
+    fn fits(self, body: &Body) -> Result<(), Unreadable> {
+        let fits = match (self, body) {
+            (Self::Nothing, _) | (Self::Json, Body::Json(_)) | (Self::Xml | Self::Other, Body::Form | Body::Other) => {
+                true
+            }
+            // A single value is JSON too.
+            (Self::Json, Body::Form) => true,
+            (Self::Json, Body::Other) | (Self::Xml | Self::Other, Body::Json(_)) => false,
+        };
+        if fits { Ok(()) } else { Err(Unreadable("it is not what its content-type says".to_owned())) }
+    }
+}
+
+fn content_type(request: &Request) -> Result<Said, Unreadable> {
+    let mut said = request.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+    let Some((_, parts)) = said.next() else { return Ok(Said::Nothing) };
+    let refused = |why: &str| Err(Unreadable(why.to_owned()));
+    if said.next().is_some() {
+        return refused("its content-type is there twice");
+    }
+    let text: Vec<u8> = parts
+        .iter()
+        .flat_map(|part| if let Part::Bytes(bytes) = part { bytes.as_slice() } else { &[] })
+        .copied()
+        .collect();
+    let text = String::from_utf8_lossy(&text).to_ascii_lowercase();
+    let (kind, more) = text.split_once(';').unwrap_or((&text, ""));
+    let charset = more.split(';').filter_map(|one| one.trim().strip_prefix("charset="));
+    if charset.map(|one| one.trim_matches('"')).any(|one| !["utf-8", "utf8"].contains(&one)) {
+        return refused("its content-type has another charset than utf-8");
+    }
+    Ok(match kind.trim() {
+        kind if kind.starts_with("multipart/") => return refused("the host does not read bodies of several parts"),
+        kind if kind.ends_with("/json") || kind.ends_with("+json") => Said::Json,
+        kind if kind.ends_with("/xml") || kind.ends_with("+xml") => Said::Xml,
+        _ => Said::Other,
+    })
 }
 
 fn carries_credential(request: &Request) -> bool {

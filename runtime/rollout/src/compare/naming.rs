@@ -1,7 +1,7 @@
 //! How a component names load balancers, where there is none to compare.
 //!
-//! A component that names them in another way finds nothing of what is there. As long as no Service has a load balancer that shows nowhere, and
-//! afterwards it is too late: another replica, which has not seen that component, makes everything a second time when it leads. So both
+//! A component that names them in another way finds nothing of what is there. While no Service has a load balancer, nothing shows
+//! the difference; once one has, it is too late: another replica, which has not seen that component, makes everything a second time when it leads. So both
 //! are asked about a Service that does not exist. That costs no request to the cloud.
 
 use ccm_cloud::{LoadBalancers, Service};

@@ -1,7 +1,7 @@
 //! The first component of a process: until there is one, nothing is written to the cluster for the provider.
 //!
 //! The last good one of the state folder is tried first, and the source only when that holds none, or one that cannot be used: what is proven goes
-//! before what nobody has tried. Once it serves, the source is looked at, and what that holds goes through the gate as any other component.
+//! before what nobody has tried. One that only lacks an answer of its cloud or of the other replicas is waited for. Once it serves, the source is looked at, and what that holds goes through the gate as any other component.
 //! So does the last good one here: it was proven with another configuration, perhaps, or by another host.
 
 use std::time::Duration;

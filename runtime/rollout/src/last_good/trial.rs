@@ -1,5 +1,6 @@
 //! A file for as long as a component is on trial. If it is there when a process starts, the one before has died meanwhile: killed, out of
-//! memory, or with its machine. Nobody could judge the component then, and it may be the reason.
+//! memory, or with its machine. Nobody could judge the component then, and it may be the reason: it counts as refused, and the other
+//! replicas are told, unless one of them has proven it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
@@ -10,7 +11,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 /// What the component is refused for.
-pub(crate) const DIED: &str = "the process ended without notice while the component was on probation: it was killed, ran out of memory, or lost its machine; if that was for another reason, rebuild the component";
+pub(crate) const DIED: &str = "the process ended without notice while the component was on probation: it was killed, ran out of memory, or lost its machine; if the component was not the cause, rebuild it: a new digest is accepted";
 
 /// What such a file says.
 #[derive(Debug, Serialize, Deserialize)]

@@ -8,7 +8,9 @@
 //! | `delete` | as `ensure` | the witness finds nothing any more |
 //! | all of these, failed | | where the witness has an answer, or sees nothing wrong, that is a difference |
 //!
-//! The witness is asked anew, with an empty cache, before a difference counts: it may know what was before. Where it cannot tell, the call fails with its failure and is made again later: an outage proves nothing and costs nothing.
+//! The witness is asked anew, with an empty cache, before a difference counts: it may know what was before. Where it cannot tell whether there is
+//! a load balancer that the new one does not find, the call fails with its failure and is made again later: an outage proves nothing and
+//! costs nothing. Another name ends the trial at once; other differences add up.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! One component for one piece of work, from the first question to the record of what was done.
 //!
-//! While it is on trial, a question that changes nothing and that it cannot answer goes to the proven one too: that answer is given,
-//! and the difference counts against the new one. What load balancers need beyond that is in [`super::balancers`].
+//! While it is on trial, the proven one is asked too where the new one fails, or says that a machine is absent: that answer is given, and the
+//! difference counts against the new one. Work on the whole cluster is compared only where the new one fails. What load balancers need
+//! beyond that is in [`super::balancers`].
 
 use std::pin::pin;
 use std::sync::Arc;

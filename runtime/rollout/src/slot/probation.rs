@@ -1,4 +1,8 @@
 //! How a new component proves itself, and when it has not.
+//!
+//! It is proven after so much time without a fault, from its first good answer on, and so many good answers. It is refused after so many
+//! faults in the whole trial: crashes, or differences from the witness. A fault also resets the time and the good answers. Another name for a
+//! load balancer is enough by itself. A trial ends at no certain time, unless its two components have different configurations.
 
 use std::sync::Arc;
 use std::time::Duration;

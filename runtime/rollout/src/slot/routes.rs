@@ -5,7 +5,8 @@
 //! | `get-all` | both are asked. Where they do not say the same of a network, the witness is believed |
 //! | `change` | what the new one fails at, and the witness does not, is a difference |
 //!
-//! One component does the whole of a run: what one found, another may not know how to remove. After a difference it is the witness.
+//! What one component found, another may not know how to remove: after a difference in `get-all`, the witness does the rest of the run. What the
+//! new one fails to change, the witness changes in the same run.
 //!
 //! Routes come and go between two questions. Before a difference counts, the witness is asked anew, with an empty cache, and then the
 //! new component: only what both of its answers lack counts. Where the witness cannot tell, the call fails and is made again later.

@@ -80,6 +80,14 @@ fn a_signature_may_be_raw_or_in_base64() {
 }
 
 #[test]
+fn a_raw_signature_that_begins_like_a_bundle_is_none() {
+    let signer = Signer::new();
+    let begins = |component: &Vec<u8>| signer.sign(component)[0] == b'{';
+    let component = (0..=u32::MAX).map(|number| number.to_be_bytes().to_vec()).find(begins).unwrap();
+    assert_eq!(admits(&signer.trust(), &component, Some(&signer.sign(&component))), Ok(()));
+}
+
+#[test]
 fn one_of_several_keys_is_enough() {
     let (one, two) = (Signer::new(), Signer::new());
     let trust = Trust { keys: vec![one.key(), two.key()], digests: vec![] };

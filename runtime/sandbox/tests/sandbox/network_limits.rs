@@ -52,7 +52,7 @@ async fn a_request_has_a_size() {
     let headers = |count: usize| json!({ "path": "/", "headers": vec![json!(["a", ["b"]]); count] });
     let header = |bytes: usize| json!({ "path": "/", "headers": [["x-some-header", ["b".repeat(bytes - 13)]]] });
     let secret = |bytes: usize| {
-        let value = json!([{ "secret": "token" }, "b".repeat(bytes - 43)]);
+        let value = json!([format!("{} ", "b".repeat(bytes - 44)), { "secret": "token" }]);
         json!({ "path": "/", "headers": [["authorization", value]] })
     };
     type Case<'a> = (&'a dyn Fn(usize) -> Value, usize, &'a str);

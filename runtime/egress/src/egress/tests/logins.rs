@@ -100,6 +100,48 @@ async fn a_credential_does_not_lend_itself_to_a_login_of_the_components_own() {
     }
 }
 
+/// The host went by the bytes and the cloud by the header, so that one of them found the attacker's login and the other did not.
+#[tokio::test]
+async fn what_a_body_is_is_what_its_content_type_says() {
+    let cloud = login_cloud();
+    let credentials = || vec![("token", vec![Place::Body]), ("session", vec![header("x-session")])];
+    let granted: &[(&str, &[&str])] = &[("token", &["api:body:/", "api:body-json:/password:/"]), ("session", SESSION)];
+    let egress = open(&cloud, credentials(), granted).unwrap();
+    let login = |kinds: &[&str], before: &str, after: &str| {
+        captures(Request {
+            headers: kinds.iter().map(|kind| ("content-type".to_owned(), vec![bytes(kind)])).collect(),
+            body: vec![bytes(before), secret("token"), bytes(after)],
+            ..post(Effect::Read)
+        })
+    };
+    const FORM: &str = "application/x-www-form-urlencoded";
+    const JSON: &str = r#"{"password":""#;
+    for (request, part) in [
+        (login(&[FORM], "<=1&username=attacker&password=evil&x=", ""), "\"password\""),
+        (login(&[FORM], JSON, r#"","x":"&username=attacker&password=evil&z="}"#), "not what its content-type says"),
+        (login(&["text/plain"], JSON, "\"}"), "not what its content-type says"),
+        (login(&["application/json"], "<login key=\"", "\"/>"), "not what its content-type says"),
+        (login(&["multipart/form-data; boundary=x"], "--x\r\n", "\r\n--x--"), "several parts"),
+        (login(&["application/x-www-form-urlencoded; charset=ibm037"], "password=", ""), "another charset"),
+        (login(&["application/json", FORM], JSON, "\"}"), "there twice"),
+    ] {
+        let error = egress.send(request.clone(), &call()).await.unwrap_err();
+        assert_eq!((error.reason, error.maybe_sent), (TransportReason::Denied, false), "{request:?}: {error}");
+        assert!(error.message.contains(part), "{part}: {error}");
+    }
+    assert_eq!(cloud.take(), []);
+    for request in [
+        login(&[FORM], "user=me&password=", ""),
+        login(&["application/json; charset=UTF-8"], JSON, "\"}"),
+        login(&["application/vnd.login+json"], JSON, "\"}"),
+        login(&["application/xml"], "<login key=\"", "\"/>"),
+        login(&[], JSON, "\"}"),
+    ] {
+        let answer = egress.send(request.clone(), &call()).await;
+        assert!(answer.is_ok(), "{request:?}: {answer:?}");
+    }
+}
+
 /// A grant of a whole body let the component choose the member, and a cloud stores most of them.
 #[tokio::test]
 async fn a_grant_of_a_body_of_json_names_the_member() {

@@ -102,6 +102,10 @@ async fn the_first_components_word_is_no_grant() {
         body: vec![secret("token")],
         ..post(Effect::Read)
     };
+    let beside = |before: &str, after: &str| Request {
+        headers: vec![("authorization".to_owned(), vec![bytes(before), secret("token"), bytes(after)])],
+        ..post(Effect::Read)
+    };
     let query = Request {
         query: vec![("access_token".to_owned(), vec![bytes("attacker")])],
         body: vec![secret("token")],
@@ -109,6 +113,10 @@ async fn the_first_components_word_is_no_grant() {
     };
     for request in [
         login("Authorization", bytes("Bearer attacker")),
+        beside("Bearer attacker ", ""),
+        beside("Basic eA==", ""),
+        beside("Basic ", " attacker"),
+        beside("Bearer, Bearer ", ""),
         login("X-Auth-Token", bytes("attacker")),
         login("x-api-key", bytes("attacker")),
         query,
@@ -123,6 +131,10 @@ async fn the_first_components_word_is_no_grant() {
         assert_eq!((error.reason, error.maybe_sent), (TransportReason::Denied, false), "{request:?}: {error}");
     }
     assert_eq!(cloud.take(), []);
+    for (before, after) in [("", ""), ("Bearer ", ""), ("Token token=\"", "\""), ("token ", "")] {
+        assert_eq!(egress.send(beside(before, after), &call()).await.unwrap().status, 200, "{before:?}");
+    }
+    assert_eq!(cloud.take().len(), 4);
     // What is no login may stand beside it.
     let good =
         Request { headers: vec![("idempotency-key".to_owned(), vec![bytes("1")])], ..login("accept", bytes("*/*")) };

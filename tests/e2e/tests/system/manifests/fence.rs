@@ -14,6 +14,11 @@ fn rows() -> Vec<Row> {
         { "key": "gpu", "value": "yes", "effect": "NoSchedule" },
         { "key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule" },
     ]);
+    // It would take every pod off the Node.
+    let evicts = json!([
+        { "key": "gpu", "value": "yes", "effect": "NoSchedule" },
+        { "key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoExecute" },
+    ]);
     let condition =
         |kind: &str| json!({ "conditions": [{ "type": kind, "status": "False", "reason": "X", "message": "" }] });
     let dated = |kind: &str| {
@@ -52,6 +57,7 @@ fn rows() -> Vec<Row> {
         ),
         ("nodes", "", json!({ "spec": { "unschedulable": true } }), Some("may not change unschedulable")),
         ("nodes", "", json!({ "spec": { "taints": foreign } }), Some("may change only the taints")),
+        ("nodes", "", json!({ "spec": { "taints": evicts } }), Some("may change only the taints")),
         ("nodes", "", json!({ "spec": { "taints": shutdown, "providerID": "cloudlycke://fenced" } }), None),
         ("nodes", "", json!({ "spec": { "providerID": "other://fenced" } }), Some("")),
         (
