@@ -193,7 +193,7 @@ fn is_secret(parts: &[Part]) -> bool {
 /// Whether a credential in a header has no more before it than a scheme, with a space, and `token=`: a cloud that takes the first word of what
 /// the component wrote there takes its author for whoever asks. What is signed says what it is for.
 fn is_alone(parts: &[Part]) -> bool {
-    if parts.iter().any(|part| matches!(part, Part::Signature { .. })) {
+    if !parts.iter().any(|part| matches!(part, Part::Secret { .. })) {
         return true;
     }
     let mut before = Vec::new();

@@ -10,6 +10,7 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::{lost, unknown, unlimited};
+use crate::store::Node;
 use crate::testing::{FakeApi, FakeCloud, found, node, run_for};
 use crate::{Metrics, NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings, Reflector};
 
@@ -25,6 +26,18 @@ async fn run_with(
     time: Duration,
     recoveries: Vec<watch::Receiver<u64>>,
 ) -> Metrics {
+    run_beside(api, cloud, settings, time, recoveries, |_| std::future::ready(())).await.0
+}
+
+/// The same, with something that hears of the same Nodes.
+async fn run_beside<F: Future>(
+    api: &FakeApi,
+    cloud: &Arc<FakeCloud>,
+    settings: NodeLifecycleSettings,
+    time: Duration,
+    recoveries: Vec<watch::Receiver<u64>>,
+    other: impl FnOnce(&mut Reflector<Node>) -> F,
+) -> (Metrics, F::Output) {
     let metrics = Metrics::register(&mut Registry::default());
     let gate = ApiGate::new(api.client.clone(), metrics.api.clone(), ApiGateSettings::default());
     let (recorder, events) = EventRecorder::new(gate.clone(), metrics.events.clone(), EventSettings::default());
@@ -41,8 +54,9 @@ async fn run_with(
         queue_metrics: metrics.queue.clone(),
         settings,
     });
-    run_for(time, |stop| controller.run(stop), nodes, events).await;
-    metrics
+    let other = other(&mut nodes);
+    let ((), told) = tokio::join!(run_for(time, |stop| controller.run(stop), nodes, events), other);
+    (metrics, told)
 }
 
 /// QUIRK-10: upstream asks 500 times in each pass, one after the other.
@@ -221,30 +235,17 @@ async fn while_the_deletions_of_before_are_read_all_others_hear_of_nodes() {
         api.add(node(&format!("n{i:04}")).ready("True").0);
     }
     let cloud = Arc::new(FakeCloud::default());
-    let metrics = Metrics::register(&mut Registry::default());
-    let gate = ApiGate::new(api.client.clone(), metrics.api.clone(), ApiGateSettings::default());
-    let (recorder, events) = EventRecorder::new(gate.clone(), metrics.events.clone(), EventSettings::default());
-    let mut nodes = Reflector::new(api.client.clone(), &metrics.store);
-    let (lookups, _task) = cloud.lookups();
-    let controller = NodeLifecycleController::new(NodeLifecycleParts {
-        gate,
-        store: nodes.reader(),
-        keys: nodes.subscribe(),
-        lookups,
-        recoveries: vec![],
-        recorder,
-        metrics: metrics.node_lifecycle.clone(),
-        queue_metrics: metrics.queue.clone(),
-        settings: NodeLifecycleSettings::default(),
-    });
-    let mut others = nodes.subscribe();
-    let hears = async {
-        for _ in 0..1_500 {
-            others.recv().await.unwrap();
-        }
-        others
+    let hears = |nodes: &mut Reflector<Node>| {
+        let mut others = nodes.subscribe();
+        let all = async move {
+            for _ in 0..1_500 {
+                others.recv().await.unwrap();
+            }
+            // Whoever does not take what comes later would hold up the watch.
+            others
+        };
+        async { tokio::time::timeout(Duration::from_secs(1), all).await.is_ok() }
     };
-    let work = run_for(Duration::from_secs(3), |stop| controller.run(stop), nodes, events);
-    let heard = async { tokio::time::timeout(Duration::from_secs(1), hears).await.is_ok() };
-    assert!(tokio::join!(work, heard).1);
+    let (settings, time) = (NodeLifecycleSettings::default(), Duration::from_secs(3));
+    assert!(run_beside(&api, &cloud, settings, time, vec![], hears).await.1);
 }

@@ -209,36 +209,26 @@ async fn a_process_whose_first_component_was_refused_ends_as_soon_as_another_one
     assert!(says.contains("failed its probation before (another replica refused it: it lied)"), "{says}");
 }
 
-/// The only standby ended, and waited after its restart until the Lease of the dead leader was over.
+/// The only standby ended for a leader that had died, and waited after its restart until that Lease was over; or it gave way to itself, when it was
+/// told that it leads a moment after the Lease named it.
 #[tokio::test(start_paused = true)]
-async fn a_process_does_not_give_way_to_a_leader_that_has_died() {
-    let (mut process, slot) = Process::serving().await;
-    let place = process.place.clone();
-    place.is_led();
-    place.server.lock().is_renewed = false;
-    let done = process.runs(async {
-        place.hears(refused("1")).await;
-        place.has_told("Warning ProviderRefusedElsewhere").await;
-        tokio::time::sleep(LONG).await;
-        assert_eq!(slot.view().serving.version, "1");
-    });
-    done.await.expect("it ended");
-}
-
-/// It was told that it leads a moment after the Lease named it, and gave way to itself.
-#[tokio::test(start_paused = true)]
-async fn a_process_does_not_give_way_to_itself() {
-    let (mut process, slot) = Process::serving().await;
-    let place = process.place.clone();
-    place.is_led();
-    place.server.lock().lease = Some(json!({ "holderIdentity": "this", "leaseDurationSeconds": 15 }));
-    let done = process.runs(async {
-        place.hears(refused("1")).await;
-        place.has_told("Warning ProviderRefusedElsewhere").await;
-        tokio::time::sleep(LONG).await;
-        assert_eq!(slot.view().serving.version, "1");
-    });
-    done.await.expect("it ended");
+async fn a_process_gives_way_neither_to_a_leader_that_has_died_nor_to_itself() {
+    for (holder, is_renewed) in [("another", false), ("this", true)] {
+        let (mut process, slot) = Process::serving().await;
+        let place = process.place.clone();
+        {
+            let mut server = place.server.lock();
+            server.lease = Some(json!({ "holderIdentity": holder, "leaseDurationSeconds": 15 }));
+            server.is_renewed = is_renewed;
+        }
+        let done = process.runs(async {
+            place.hears(refused("1")).await;
+            place.has_told("Warning ProviderRefusedElsewhere").await;
+            tokio::time::sleep(LONG).await;
+            assert_eq!(slot.view().serving.version, "1");
+        });
+        done.await.unwrap_or_else(|| panic!("it ended for {holder}"));
+    }
 }
 
 /// It would come back with what is on trial as its first component, which has no trial.
