@@ -4,7 +4,7 @@ set shell := ["bash", "-euo", "pipefail", "-c"]
 
 # Components that `build-providers` makes, each with its limit in bytes: a ConfigMap holds 1 MiB, and the smaller, the sooner
 # loaded. As .gz it has half of that.
-providers := "cloudlycke:230000 digitalocean:540000"
+providers := "cloudlycke:230000 digitalocean:540000 openstack:900000"
 # Most bytes of the host.
 host_limit := "30000000"
 cargo_deny := "0.20.2"
