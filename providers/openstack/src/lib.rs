@@ -9,13 +9,18 @@
 //! | `addresses` | the addresses of a Node |
 
 mod addresses;
+mod annotations;
 mod api;
 mod check;
 mod config;
 mod descriptor;
+mod desired;
 mod find;
 mod login;
+mod names;
 mod provider_id;
+mod service_spec;
+mod subnet_match;
 
 use ccm_sdk::instances::{self, Finding, Need};
 use ccm_sdk::meta::{self, Capability, Descriptor};
