@@ -5,8 +5,10 @@
 
 pub(crate) mod catalogue;
 pub(crate) mod floating_ips;
+pub(crate) mod groups;
 pub(crate) mod octavia;
 pub(crate) mod ports;
+pub(crate) mod secrets;
 pub(crate) mod servers;
 #[cfg(test)]
 mod tests;
