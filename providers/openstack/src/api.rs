@@ -5,6 +5,7 @@
 
 pub(crate) mod catalogue;
 pub(crate) mod ports;
+pub(crate) mod routers;
 pub(crate) mod servers;
 #[cfg(test)]
 mod tests;
@@ -81,6 +82,14 @@ impl Service {
 
 fn with_token(request: Request) -> Request {
     request.header_secret("x-auth-token", "", SESSION_TOKEN)
+}
+
+/// Neutron changes nothing that somebody else has changed since it was read, and answers 412. Without a revision it cannot.
+pub(crate) fn if_unchanged(request: Request, revision: u64) -> Request {
+    match revision {
+        0 => request,
+        _ => request.header("if-match", format_args!("revision_number={revision}")),
+    }
 }
 
 /// Where the services have their words.

@@ -6,7 +6,7 @@
 pub(crate) mod balancers;
 mod clouds;
 mod identity;
-mod networking;
+pub(crate) mod networking;
 #[cfg(test)]
 pub(crate) mod tests;
 

@@ -7,6 +7,7 @@
 //! | `api` | requests and answers of the services |
 //! | `find` | the servers behind Nodes |
 //! | `addresses` | the addresses of a Node |
+//! | `routes` | the router's routes, and what ports may send for others |
 
 mod addresses;
 mod api;
@@ -16,17 +17,24 @@ mod descriptor;
 mod find;
 mod login;
 mod provider_id;
+mod routes;
 
 use ccm_sdk::instances::{self, Finding, Need};
 use ccm_sdk::meta::{self, Capability, Descriptor};
-use ccm_sdk::nodes;
+use ccm_sdk::routes::{Outcome, Route, Wish};
 use ccm_sdk::types::{Failure, Node, Problem};
+use ccm_sdk::{nodes, settings};
 
 use crate::config::configured;
+use crate::routes::Cluster;
 
 struct OpenStack;
 
-ccm_sdk::export!(OpenStack: meta, instances);
+ccm_sdk::export!(OpenStack: meta, instances, routes);
+
+fn cluster() -> Cluster {
+    Cluster::new(settings::cluster_name(), &settings::cluster_cidrs())
+}
 
 impl meta::Guest for OpenStack {
     fn describe() -> Descriptor {
@@ -34,7 +42,7 @@ impl meta::Guest for OpenStack {
     }
 
     fn offers() -> Result<Vec<Capability>, Failure> {
-        Ok(vec![])
+        check::offers(&configured())
     }
 
     fn check(online: bool) -> Result<Vec<Problem>, Failure> {
@@ -45,5 +53,15 @@ impl meta::Guest for OpenStack {
 impl instances::Guest for OpenStack {
     fn find(nodes: Vec<Node>, need: Need) -> Result<Vec<Finding>, Failure> {
         find::find(&configured(), &nodes, need, nodes::provider_ids)
+    }
+}
+
+impl ccm_sdk::routes::Guest for OpenStack {
+    fn get_all(nodes: Vec<Node>) -> Result<Vec<Route>, Failure> {
+        routes::get_all(&configured(), &cluster(), &nodes)
+    }
+
+    fn change(obsolete: Vec<Route>, wanted: Vec<Wish>) -> Result<Vec<Outcome>, Failure> {
+        routes::change(&configured(), &cluster(), &obsolete, &wanted)
     }
 }

@@ -10,7 +10,7 @@ use ccm_sdk::http::CaptureSource;
 use ccm_sdk::types::{Failure, Problem};
 use ccm_sdk::{Answer, Request, credential};
 
-use crate::api::{KEYSTONE, SERVICES, SESSION_TOKEN, Service, catalogue};
+use crate::api::{KEYSTONE, SERVICES, SESSION, SESSION_TOKEN, Service, catalogue};
 use crate::config::{self, Config, FILE, Identity, Named};
 
 pub(crate) const PASSWORD: &str = "password";
@@ -86,9 +86,10 @@ pub(crate) fn unreachable(answer: &Answer, services: &[Service]) -> Result<Vec<P
     Ok(problems)
 }
 
-/// Whether the catalogue has the service.
-pub(crate) fn has(answer: &Answer, service: Service) -> Result<bool, Failure> {
-    Ok(place(&catalogue::read(answer)?, service, &config::configured()).is_some())
+/// Whether there is the service: in the catalogue, or where the operator says.
+pub(crate) fn is_reachable(service: Service) -> Result<bool, Failure> {
+    let found = place(&catalogue::read(&SESSION.answer()?)?, service, &config::configured()).is_some();
+    Ok(found || service.cloud.base_path().is_some())
 }
 
 fn missing(service: Service, config: &Config) -> String {
