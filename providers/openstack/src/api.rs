@@ -4,6 +4,8 @@
 //! without one, the path of the request has it. So requests are written without: `/servers/detail`.
 
 pub(crate) mod catalogue;
+pub(crate) mod floating_ips;
+pub(crate) mod octavia;
 pub(crate) mod ports;
 pub(crate) mod routers;
 pub(crate) mod servers;

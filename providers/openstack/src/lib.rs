@@ -10,14 +10,19 @@
 //! | `routes` | the router's routes, and what ports may send for others |
 
 mod addresses;
+mod annotations;
 mod api;
 mod check;
 mod config;
 mod descriptor;
+mod desired;
 mod find;
 mod login;
+mod names;
 mod provider_id;
 mod routes;
+mod service_spec;
+mod subnet_match;
 
 use ccm_sdk::instances::{self, Finding, Need};
 use ccm_sdk::meta::{self, Capability, Descriptor};
