@@ -165,7 +165,9 @@ mod tests {
         let other = Names::of("kubernetes", &Service { uid: "uid-other".to_owned(), ..Service::named("web") });
         assert!(web.is_own_floating_ip(&web.floating_ip()));
         assert!(!web.is_own_floating_ip(&other.floating_ip()));
-        assert!(web.is_own_floating_ip("Floating IP for Kubernetes external service default/web from cluster kubernetes"));
+        assert!(
+            web.is_own_floating_ip("Floating IP for Kubernetes external service default/web from cluster kubernetes")
+        );
         assert!(!web.is_own_floating_ip("Floating IP for Kubernetes external service default/web from cluster b"));
         assert!(!web.is_own_floating_ip("mine"));
     }

@@ -293,7 +293,7 @@ fn os_192_a_pair_is_compared_as_a_network_whatever_else_is_in_it() {
 }
 
 #[test]
-fn a_port_that_holds_nothing_back_needs_no_pair_and_one_that_does_not_say_does() {
+fn os_213_a_port_that_holds_nothing_back_needs_no_pair_and_one_that_does_not_say_does() {
     for (security, state) in [
         (r#""port_security_enabled": false"#, State::InPlace),
         (r#""mac_address": "x""#, State::Incomplete),

@@ -100,7 +100,11 @@ fn os_083_the_proxy_protocol_has_two_versions() {
         ("os_083", None, None),
         ("os_083", Some("yes"), None),
     ] {
-        assert_eq!(spec(value.map(|value| (names::PROXY_PROTOCOL, value)).as_slice()).proxy, expected, "{case} {value:?}");
+        assert_eq!(
+            spec(value.map(|value| (names::PROXY_PROTOCOL, value)).as_slice()).proxy,
+            expected,
+            "{case} {value:?}"
+        );
     }
 }
 
@@ -119,7 +123,13 @@ fn what_cannot_be_is_told_all_at_once_with_field_and_what_is_allowed() {
     let found = problems(&config, &service);
     let fatal: Vec<_> = found.iter().filter(|problem| problem.fatal).collect();
     let fields: Vec<_> = fatal.iter().map(|problem| problem.field.as_str()).collect();
-    let named = [names::CLASS, names::PROXY_PROTOCOL, names::MONITOR_MAX_RETRIES, names::TIMEOUT_CLIENT_DATA, names::SOURCE_RANGES];
+    let named = [
+        names::CLASS,
+        names::PROXY_PROTOCOL,
+        names::MONITOR_MAX_RETRIES,
+        names::TIMEOUT_CLIENT_DATA,
+        names::SOURCE_RANGES,
+    ];
     let mut expected: Vec<String> = named.map(field).to_vec();
     let mut fields: Vec<_> = fields.into_iter().map(str::to_owned).collect();
     expected.sort();
@@ -146,7 +156,11 @@ fn os_124_to_135_networks_and_subnets_are_from_the_annotation_the_class_or_the_c
     let class = (names::CLASS, "dmz");
     let unknown = (names::CLASS, "invalid-lb-class");
     for (case, annotations, expected) in [
-        ("os_124", vec![internal, unknown, (names::MEMBER_SUBNET, "member-own")], "member-own subnet-conf network-conf"),
+        (
+            "os_124",
+            vec![internal, unknown, (names::MEMBER_SUBNET, "member-own")],
+            "member-own subnet-conf network-conf",
+        ),
         ("os_125", vec![internal, class], "member-class subnet-class network-class"),
         ("os_126", vec![internal], "member-conf subnet-conf network-conf"),
         ("os_128", vec![internal, class, (names::SUBNET, "subnet-own")], "member-class subnet-own network-class"),
@@ -163,7 +177,10 @@ fn os_124_to_135_networks_and_subnets_are_from_the_annotation_the_class_or_the_c
     }
     for case in ["os_127", "os_130", "os_135"] {
         let found = problems(&config, &service(&[unknown]));
-        assert!(found[0].fatal && found[0].message.starts_with("invalid loadbalancer class \"invalid-lb-class\""), "{case}");
+        assert!(
+            found[0].fatal && found[0].message.starts_with("invalid loadbalancer class \"invalid-lb-class\""),
+            "{case}"
+        );
     }
 }
 
@@ -172,14 +189,19 @@ fn a_floating_ip_is_from_the_first_that_says_anything_about_subnets() {
     let mut config = config();
     config.balancers.place.floating_network = "net-conf".to_owned();
     config.balancers.place.floating_subnet = "conf-*".to_owned();
-    let dmz = Class { floating_network: "net-class".to_owned(), floating_subnet_tags: "dmz".to_owned(), ..Class::default() };
+    let dmz =
+        Class { floating_network: "net-class".to_owned(), floating_subnet_tags: "dmz".to_owned(), ..Class::default() };
     config.classes = vec![("dmz".to_owned(), dmz)];
     let matching = |name: &str, tags: &str| Choice::Matching(name.to_owned(), tags.to_owned());
     for (annotations, network, choice) in [
         (vec![], Some("net-conf"), matching("conf-*", "")),
         (vec![(names::CLASS, "dmz"), (names::FLOATING_NETWORK, "own")], Some("net-class"), matching("", "dmz")),
         (vec![(names::FLOATING_NETWORK, ""), (names::FLOATING_SUBNET, "")], None, Choice::Any),
-        (vec![(names::FLOATING_SUBNET_ID, "s-1"), (names::FLOATING_SUBNET, "x")], Some("net-conf"), Choice::Subnet("s-1".to_owned())),
+        (
+            vec![(names::FLOATING_SUBNET_ID, "s-1"), (names::FLOATING_SUBNET, "x")],
+            Some("net-conf"),
+            Choice::Subnet("s-1".to_owned()),
+        ),
     ] {
         let floating = spec_of(&config, &service(&annotations)).floating;
         assert_eq!((floating.network.as_deref(), floating.choice), (network, choice), "{annotations:?}");
@@ -217,6 +239,10 @@ fn os_214_an_internal_configuration_wins_and_says_so() {
     {
         let service = service(annotation.map(|value| (names::INTERNAL, value)).as_slice());
         assert!(spec_of(&config, &service).internal, "{case}");
-        assert_eq!(problems(&config, &service).iter().any(|problem| problem.field.contains("internal")), told, "{case}");
+        assert_eq!(
+            problems(&config, &service).iter().any(|problem| problem.field.contains("internal")),
+            told,
+            "{case}"
+        );
     }
 }
