@@ -158,7 +158,6 @@ fn every_key_is_known_and_has_its_field() {
         cert-file = x
         key-file = x
         tls-insecure = yes
-        request-timeout = 90
         [Networking]
         ipv6-support-disabled
         public-network-name = pub
@@ -332,6 +331,8 @@ fn keys_that_are_not_known_or_were_removed_do_no_harm_and_are_told_with_the_near
             "~cloud-config:loadbalancer.lb-provider: amphroa is sent to Octavia as it is",
         ),
         ("[LoadBalancer]\ncontainer-store = vault", "~cloud-config:loadbalancer.container-store: is neither"),
+        ("[Metadata]\nrequest-timeout = 90", "~cloud-config:metadata.request-timeout: has no effect: the host's limit"),
+        ("[Global]\nrequest-timeout = 2m", "~cloud-config:global.request-timeout: has no effect: the host's limit"),
         ("[LoadBalancer]\nmonitor-timeout = 9s", "~cloud-config:loadbalancer.monitor-timeout: the time-out of 9s"),
     ] {
         let problems = wrong(text);
