@@ -120,11 +120,15 @@ fn words(answer: &Answer) -> Option<String> {
 fn is_absent(answer: &Answer) -> bool {
     answer.status() == 404
         && (answer.text_at("/itemNotFound/message").is_some()
-            || neutron_type(answer).is_some_and(|kind| kind.ends_with("NotFound") && !kind.starts_with(NO_GATEWAY))
+            || neutron_type(answer).is_some_and(|kind| {
+                kind.ends_with("NotFound") && kind != UNKNOWN_PATH && !kind.starts_with(NO_GATEWAY)
+            })
             || answer.text_at("/faultstring").is_some_and(|text| text.contains("not found"))
             || answer.text_at("/description").is_some_and(|text| text.contains("not found")))
 }
 
+/// Neutron does not know the path.
+const UNKNOWN_PATH: &str = "HTTPNotFound";
 /// A floating IP for a port whose subnet has no router to the outside.
 const NO_GATEWAY: &str = "ExternalGateway";
 

@@ -115,6 +115,10 @@ fn os_174_only_a_service_itself_says_that_something_is_not_there() {
     for (status, body) in [
         (404, r#"{"message": "no route matched"}"#),
         (404, r#"{"message": "The resource could not be found.", "code": "404 Not Found", "title": "Not Found"}"#),
+        (
+            404,
+            r#"{"NeutronError": {"type": "HTTPNotFound", "message": "The resource could not be found.", "detail": ""}}"#,
+        ),
         (404, r#"{"NeutronError": {"type": "ExternalGatewayForFloatingIPNotFound", "message": "x"}}"#),
         (404, "<html>"),
         (404, ""),
