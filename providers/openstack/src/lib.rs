@@ -7,6 +7,7 @@
 //! | `api` | requests and answers of the services |
 //! | `find` | the servers behind Nodes |
 //! | `addresses` | the addresses of a Node |
+//! | `routes` | the router's routes, and what ports may send for others |
 //! | `service_spec` | what a Service asks for |
 //! | `desired` | what its load balancer should be |
 //! | `balancer` | the way from what it is to what it should be |
@@ -24,6 +25,7 @@ mod find;
 mod login;
 mod names;
 mod provider_id;
+mod routes;
 mod service_spec;
 mod subnet_match;
 mod validate;
@@ -33,19 +35,24 @@ use ccm_sdk::load_balancer_orphan;
 use ccm_sdk::load_balancer_survey::{self, Standing, Wish};
 use ccm_sdk::load_balancers::{self, Mark, Outcome};
 use ccm_sdk::meta::{self, Capability, Descriptor};
+use ccm_sdk::routes::Route;
 use ccm_sdk::types::{Backend, Failure, Ingress, Node, Problem, Service};
 use ccm_sdk::{nodes, settings};
 
-use crate::api::{OCTAVIA, SESSION};
 use crate::balancer::Host;
 use crate::config::configured;
+use crate::routes::Cluster;
 
 struct OpenStack;
 
-ccm_sdk::export!(OpenStack: meta, instances, load_balancers, load_balancer_survey, load_balancer_orphan);
+ccm_sdk::export!(OpenStack: meta, instances, load_balancers, load_balancer_survey, load_balancer_orphan, routes);
 
 /// Most Events of one look at many Services. The rest comes with the next look.
 const MOST_TOLD: usize = 15;
+
+fn cluster() -> Cluster {
+    Cluster::new(settings::cluster_name(), &settings::cluster_cidrs())
+}
 
 fn host() -> Host {
     Host { cluster: settings::cluster_name(), provider_ids: nodes::provider_ids, matching: nodes::matching }
@@ -57,13 +64,7 @@ impl meta::Guest for OpenStack {
     }
 
     fn offers() -> Result<Vec<Capability>, Failure> {
-        let config = configured();
-        let answer = SESSION.answer()?;
-        let mut offers = vec![];
-        if config.balancers.enabled && login::has(&answer, OCTAVIA)? {
-            offers.push(Capability::LoadBalancers);
-        }
-        Ok(offers)
+        check::offers(&configured())
     }
 
     fn check(online: bool) -> Result<Vec<Problem>, Failure> {
@@ -126,5 +127,18 @@ impl load_balancer_survey::Guest for OpenStack {
             done.tell_news(&wish.service, &mut room);
         }
         Ok(surveyed.into_iter().map(|(standing, _)| standing).collect())
+    }
+}
+
+impl ccm_sdk::routes::Guest for OpenStack {
+    fn get_all(nodes: Vec<Node>) -> Result<Vec<Route>, Failure> {
+        routes::get_all(&configured(), &cluster(), &nodes)
+    }
+
+    fn change(
+        obsolete: Vec<Route>,
+        wanted: Vec<ccm_sdk::routes::Wish>,
+    ) -> Result<Vec<ccm_sdk::routes::Outcome>, Failure> {
+        routes::change(&configured(), &cluster(), &obsolete, &wanted)
     }
 }
