@@ -5,9 +5,11 @@
 
 pub(crate) mod catalogue;
 pub(crate) mod floating_ips;
+pub(crate) mod groups;
 pub(crate) mod octavia;
 pub(crate) mod ports;
 pub(crate) mod routers;
+pub(crate) mod secrets;
 pub(crate) mod servers;
 #[cfg(test)]
 mod tests;

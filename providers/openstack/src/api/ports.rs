@@ -125,6 +125,11 @@ pub(crate) fn with_addresses(addresses: &[&str]) -> Result<Vec<Port>, Failure> {
     each(&filters, |some| with(ports(), "fixed_ips", some).list(PORTS))
 }
 
+/// Ports that have a security group.
+pub(crate) fn with_group(group: &str) -> Result<Vec<Port>, Failure> {
+    ports().query("security_groups", group).list(PORTS)
+}
+
 /// Networks by their IDs, with their names.
 pub(crate) fn networks(ids: &[&str], share: Duration) -> Result<Vec<Network>, Failure> {
     let request = || NEUTRON.get("/networks").query("fields", "id").query("fields", "name");
