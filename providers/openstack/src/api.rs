@@ -4,7 +4,12 @@
 //! without one, the path of the request has it. So requests are written without: `/servers/detail`.
 
 pub(crate) mod catalogue;
+pub(crate) mod floating_ips;
+pub(crate) mod groups;
+pub(crate) mod octavia;
 pub(crate) mod ports;
+pub(crate) mod routers;
+pub(crate) mod secrets;
 pub(crate) mod servers;
 #[cfg(test)]
 mod tests;
@@ -83,6 +88,14 @@ fn with_token(request: Request) -> Request {
     request.header_secret("x-auth-token", "", SESSION_TOKEN)
 }
 
+/// Neutron changes nothing that somebody else has changed since it was read, and answers 412. Without a revision it cannot.
+pub(crate) fn if_unchanged(request: Request, revision: u64) -> Request {
+    match revision {
+        0 => request,
+        _ => request.header("if-match", format_args!("revision_number={revision}")),
+    }
+}
+
 /// Where the services have their words.
 const WORDS: [&str; 13] = [
     "/NeutronError/message",
@@ -109,11 +122,15 @@ fn words(answer: &Answer) -> Option<String> {
 fn is_absent(answer: &Answer) -> bool {
     answer.status() == 404
         && (answer.text_at("/itemNotFound/message").is_some()
-            || neutron_type(answer).is_some_and(|kind| kind.ends_with("NotFound") && !kind.starts_with(NO_GATEWAY))
+            || neutron_type(answer).is_some_and(|kind| {
+                kind.ends_with("NotFound") && kind != UNKNOWN_PATH && !kind.starts_with(NO_GATEWAY)
+            })
             || answer.text_at("/faultstring").is_some_and(|text| text.contains("not found"))
             || answer.text_at("/description").is_some_and(|text| text.contains("not found")))
 }
 
+/// Neutron does not know the path.
+const UNKNOWN_PATH: &str = "HTTPNotFound";
 /// A floating IP for a port whose subnet has no router to the outside.
 const NO_GATEWAY: &str = "ExternalGateway";
 

@@ -1,6 +1,7 @@
 //! Whether the configuration is right, and whether the cloud takes it.
 
 use ccm_sdk::credential;
+use ccm_sdk::meta::Capability;
 use ccm_sdk::types::{Failure, Problem};
 
 use crate::api::{KEY_MANAGER, NEUTRON, NOVA, OCTAVIA, SERVICES, SESSION, Service};
@@ -15,6 +16,18 @@ pub(crate) fn check(online: bool) -> Result<Vec<Problem>, Failure> {
         problems.extend(of_cloud(&config)?);
     }
     Ok(problems)
+}
+
+/// Load balancers where they are not switched off, and the cloud has the service; routes where there is a router for them.
+pub(crate) fn offers(config: &Config) -> Result<Vec<Capability>, Failure> {
+    let mut offers = vec![];
+    if config.balancers.enabled && login::is_reachable(OCTAVIA)? {
+        offers.push(Capability::LoadBalancers);
+    }
+    if config.router.is_some() {
+        offers.push(Capability::Routes);
+    }
+    Ok(offers)
 }
 
 /// What the cloud says to it: a login, and what its catalogue lacks of what is used.

@@ -6,7 +6,7 @@
 pub(crate) mod balancers;
 mod clouds;
 mod identity;
-mod networking;
+pub(crate) mod networking;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -144,7 +144,7 @@ impl Global {
             section.text(key);
         }
         section.flag("tls-insecure");
-        section.parsed("request-timeout", seconds);
+        request_timeout(section);
         let interface = section.text("os-endpoint-type").filter(|text| !text.is_empty());
         Self {
             identity: identity::read(section),
@@ -164,8 +164,18 @@ impl Global {
 
 /// `[Metadata]`, which is for the programs on the Nodes.
 fn metadata(section: &mut Section<'_>) {
-    section.parsed("request-timeout", seconds);
+    request_timeout(section);
     section.parsed("search-order", search_order);
+}
+
+fn request_timeout(section: &mut Section<'_>) {
+    let key = "request-timeout";
+    if section.parsed(key, seconds).is_some() {
+        section.unused(
+            key,
+            "has no effect: the host's limit call-time says how long a call may take, with all its requests",
+        );
+    }
 }
 
 fn search_order(text: &str) -> Result<(), String> {

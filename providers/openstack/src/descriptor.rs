@@ -6,7 +6,7 @@ use ccm_sdk::meta::{
 };
 
 use crate::api::{COMPUTE, IDENTITY, KEY_MANAGER, LOAD_BALANCER, NETWORK, SESSION_TOKEN};
-use crate::{config, login};
+use crate::{annotations, config, login};
 
 /// What may have secrets beside `clouds.yaml`.
 const SECURE: &str = "secure";
@@ -17,6 +17,7 @@ pub(crate) fn descriptor() -> Descriptor {
         endpoints: endpoints(),
         credentials: credentials(),
         settings: settings(),
+        annotations: annotations::all(),
         ..Descriptor::new("openstack", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -87,12 +87,26 @@ impl Machines for Servers<'_> {
         }
         let flavor = Some(&server.flavor.original_name).filter(|name| !name.is_empty()).unwrap_or(&server.flavor.id);
         Ok(Instance {
-            instance_type: LabelValue::sanitised(flavor).to_string(),
-            zone: LabelValue::sanitised(&server.zone).to_string(),
-            region: LabelValue::sanitised(&self.config.region).to_string(),
+            instance_type: label(flavor),
+            zone: label(&server.zone),
+            region: label(&self.config.region),
             ..Instance::new(provider_id, state)
         })
     }
+}
+
+/// As the Go manager writes it: several letters that cannot be in a label become one dash.
+fn label(text: &str) -> String {
+    let mut joined = String::new();
+    let mut was_inside = true;
+    for letter in text.chars() {
+        let is_inside = letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
+        if is_inside || was_inside {
+            joined.push(if is_inside { letter } else { '-' });
+        }
+        was_inside = is_inside;
+    }
+    LabelValue::sanitised(&joined).to_string()
 }
 
 /// No server is called so.

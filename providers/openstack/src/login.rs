@@ -5,12 +5,14 @@
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use ccm_sdk::credentials::{Encoding, Part};
 use ccm_sdk::http::CaptureSource;
 use ccm_sdk::types::{Failure, Problem};
-use ccm_sdk::{Answer, Request, credential};
+use ccm_sdk::{Answer, Request, cache, credential};
 
-use crate::api::{KEYSTONE, SERVICES, SESSION_TOKEN, Service, catalogue};
+use crate::api::{KEYSTONE, SERVICES, SESSION, SESSION_TOKEN, Service, catalogue};
 use crate::config::{self, Config, FILE, Identity, Named};
 
 pub(crate) const PASSWORD: &str = "password";
@@ -86,10 +88,28 @@ pub(crate) fn unreachable(answer: &Answer, services: &[Service]) -> Result<Vec<P
     Ok(problems)
 }
 
-/// Whether the catalogue has the service.
-pub(crate) fn has(answer: &Answer, service: Service) -> Result<bool, Failure> {
-    Ok(place(&catalogue::read(answer)?, service, &config::configured()).is_some())
+/// Whether there is the service: in the catalogue, or where the operator says. The answer of a login is as old as its token, so that for a
+/// service that it lacks there is another login now and then.
+pub(crate) fn is_reachable(service: Service) -> Result<bool, Failure> {
+    let is_there = || -> Result<bool, Failure> {
+        let entries = catalogue::read(&SESSION.answer()?)?;
+        let found = place(&entries, service, &config::configured()).is_some();
+        Ok(found || service.cloud.base_path().is_some())
+    };
+    if is_there()? {
+        return Ok(true);
+    }
+    let key = format!("looked-for-{}", service.kind);
+    if cache::get(&key).is_some() {
+        return Ok(false);
+    }
+    cache::put(&key, b"", LOOK_AGAIN);
+    SESSION.forget();
+    is_there()
 }
+
+/// So often there is another login for a service that the catalogue lacks.
+const LOOK_AGAIN: Duration = Duration::from_mins(5);
 
 fn missing(service: Service, config: &Config) -> String {
     let major = service.version.trim_start_matches('/').split('.').next().unwrap_or_default();

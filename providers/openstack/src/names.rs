@@ -13,6 +13,9 @@ pub(crate) const PREFIX: &str = "kube_service_";
 /// What tags with UIDs begin with.
 const UID: &str = "kubernetes.io/service-uid/";
 
+/// The host's word for a Service that takes a load balancer over.
+const TAKEN_OVER: &str = "taken-over";
+
 /// How descriptions of floating IPs begin, for the Go manager too.
 const FLOATING: &str = "Floating IP for Kubernetes external service";
 
@@ -23,6 +26,8 @@ pub(crate) struct Names {
     pub(crate) balancer: String,
     /// The tag that no other Service has, in whatever cluster.
     pub(crate) uid: String,
+    /// That of the Service whose load balancer this one takes over.
+    former: Option<String>,
     cluster: String,
     service: String,
 }
@@ -33,6 +38,11 @@ impl Names {
         Self {
             balancer: cut(balancer),
             uid: format!("{UID}{}", service.uid),
+            former: service
+                .more
+                .iter()
+                .find(|(name, uid)| name == TAKEN_OVER && !uid.is_empty())
+                .map(|(_, uid)| format!("{UID}{uid}")),
             cluster: cluster.to_owned(),
             service: service.full_name(),
         }
@@ -74,9 +84,36 @@ impl Names {
         vec![self.balancer.clone(), self.uid.clone()]
     }
 
-    /// Whether a tag is one of this Service.
-    pub(crate) fn is_own(&self, tag: &str) -> bool {
-        tag == self.balancer || tag == self.uid
+    /// Whether tags say that a thing is this Service's. The tag with the UID counts: the other one is that of a namesake in another
+    /// cluster as well. Without a UID it is the Go manager's, or from before.
+    pub(crate) fn are_own(&self, tags: &[String]) -> bool {
+        let is_own = |tag: &String| *tag == self.uid || self.former.as_ref() == Some(tag);
+        tags.iter().any(is_own) || (!tags.iter().any(|tag| uid_of(tag).is_some()) && tags.contains(&self.balancer))
+    }
+
+    /// The tags of a thing that is this Service's: those of others stay.
+    pub(crate) fn with_own(&self, tags: &[String]) -> Vec<String> {
+        let mut with: Vec<String> = tags.iter().filter(|tag| self.former.as_ref() != Some(tag)).cloned().collect();
+        with.extend(self.tags().into_iter().filter(|tag| !tags.contains(tag)));
+        with
+    }
+
+    /// The tags of a thing that is this Service's no more.
+    pub(crate) fn without_own(&self, tags: &[String]) -> Vec<String> {
+        let own = [Some(&self.balancer), Some(&self.uid), self.former.as_ref()];
+        tags.iter().filter(|tag| !own.contains(&Some(tag))).cloned().collect()
+    }
+
+    /// Tags of other Services.
+    pub(crate) fn others<'t>(&self, tags: &'t [String]) -> Vec<&'t str> {
+        let others = tags.iter().filter(|tag| is_of_service(tag) && **tag != self.balancer);
+        others.map(String::as_str).collect()
+    }
+
+    /// UIDs of other Services.
+    pub(crate) fn other_uids<'t>(&self, tags: &'t [String]) -> Vec<&'t str> {
+        let others = tags.iter().filter(|tag| **tag != self.uid && self.former.as_ref() != Some(tag));
+        others.filter_map(|tag| uid_of(tag)).collect()
     }
 }
 
@@ -87,13 +124,6 @@ pub(crate) fn security_group(service: &Service) -> String {
 
 pub(crate) fn security_group_description(cluster: &str, service: &Service) -> String {
     cut(format!("Security Group for {} Service LoadBalancer in cluster {cluster}", service.full_name()))
-}
-
-/// Load balancers had this name when there were no tags.
-pub(crate) fn legacy(service: &Service) -> String {
-    let mut name = format!("a{}", service.uid.replace('-', ""));
-    name.truncate(32);
-    name
 }
 
 /// The UID that a tag names.
@@ -165,7 +195,9 @@ mod tests {
         let other = Names::of("kubernetes", &Service { uid: "uid-other".to_owned(), ..Service::named("web") });
         assert!(web.is_own_floating_ip(&web.floating_ip()));
         assert!(!web.is_own_floating_ip(&other.floating_ip()));
-        assert!(web.is_own_floating_ip("Floating IP for Kubernetes external service default/web from cluster kubernetes"));
+        assert!(
+            web.is_own_floating_ip("Floating IP for Kubernetes external service default/web from cluster kubernetes")
+        );
         assert!(!web.is_own_floating_ip("Floating IP for Kubernetes external service default/web from cluster b"));
         assert!(!web.is_own_floating_ip("mine"));
     }

@@ -105,7 +105,10 @@ pub(crate) fn read(config: &Config, cluster: &str, service: &Service) -> (Servic
     if balancers.internal && !wants_internal {
         reader.warn(
             names::INTERNAL,
-            format!("annotation {} has no effect: internal-lb of the configuration makes every load balancer internal", names::INTERNAL),
+            format!(
+                "annotation {} has no effect: internal-lb of the configuration makes every load balancer internal",
+                names::INTERNAL
+            ),
         );
     }
     let tls_container = text(&reader, names::TLS_CONTAINER, &balancers.tls_container).filter(|_| !is_ovn);
@@ -118,7 +121,8 @@ pub(crate) fn read(config: &Config, cluster: &str, service: &Service) -> (Servic
     }
     let has_datagrams = service.ports.iter().any(|port| port.protocol != Protocol::Tcp);
     if has_datagrams && proxy.is_some() {
-        let message = format!("annotation {} is for TCP ports only: the other ones are balanced without", names::PROXY_PROTOCOL);
+        let message =
+            format!("annotation {} is for TCP ports only: the other ones are balanced without", names::PROXY_PROTOCOL);
         reader.warn(names::PROXY_PROTOCOL, message);
     }
     let monitor = monitor(&mut reader, balancers);
@@ -160,7 +164,8 @@ pub(crate) fn read(config: &Config, cluster: &str, service: &Service) -> (Servic
         recreates: flag(&mut reader, names::RECREATE, false),
     };
     if is_ovn && spec.ranges != Ranges::Everybody && !balancers.manages_security_groups {
-        let message = "the provider ovn of Octavia cannot keep clients out; set manage-security-groups, or everybody is let in";
+        let message =
+            "the provider ovn of Octavia cannot keep clients out; set manage-security-groups, or everybody is let in";
         reader.problems.push(Problem::harmless("spec.loadBalancerSourceRanges", message));
     }
     if service.ports.is_empty() {
@@ -178,7 +183,10 @@ fn class<'c>(config: &'c Config, reader: &mut Reader<'_>) -> Option<&'c crate::c
         let near = nearest(name, &known).map(|near| format!("; is it meant to be {near}?")).unwrap_or_default();
         reader.refuse(
             names::CLASS,
-            format!("invalid loadbalancer class {}: the configuration has no such [LoadBalancerClass]{near}", quoted(name)),
+            format!(
+                "invalid loadbalancer class {}: the configuration has no such [LoadBalancerClass]{near}",
+                quoted(name)
+            ),
         );
     }
     class
@@ -276,7 +284,10 @@ fn proxy(reader: &mut Reader<'_>, is_ovn: bool) -> Option<Proxy> {
         _ => reader.unfit(names::PROXY_PROTOCOL, "\"true\", \"false\", \"v1\", \"v2\"", Invalid::Warn("false")),
     };
     if proxy.is_some() && is_ovn {
-        let message = format!("annotation {} has no effect: the provider ovn of Octavia has no PROXY protocol", names::PROXY_PROTOCOL);
+        let message = format!(
+            "annotation {} has no effect: the provider ovn of Octavia has no PROXY protocol",
+            names::PROXY_PROTOCOL
+        );
         reader.warn(names::PROXY_PROTOCOL, message);
         return None;
     }
@@ -338,7 +349,8 @@ fn ranges(reader: &mut Reader<'_>, service: &Service, family: Option<IpFamily>) 
         );
         reader.problems.push(Problem::fatal(place, message));
     } else if !others.is_empty() {
-        let message = format!("are of another family than the load balancer's address, and left out: {}", others.join(", "));
+        let message =
+            format!("are of another family than the load balancer's address, and left out: {}", others.join(", "));
         reader.problems.push(Problem::harmless(place, message));
     }
     // Everybody of a family is what Octavia has without them.

@@ -77,7 +77,10 @@ enum What {
     Any,
     /// A run of file names has no slash.
     NoSlash,
-    Set { negated: bool, ranges: Vec<(char, char)> },
+    Set {
+        negated: bool,
+        ranges: Vec<(char, char)>,
+    },
     Group(Expression),
     Start,
     End,
@@ -96,7 +99,13 @@ impl Expression {
         self.run(&text, 0, &mut steps, &mut |at, _| at == end)
     }
 
-    fn run(&self, text: &[char], at: usize, steps: &mut usize, then: &mut dyn FnMut(usize, &mut usize) -> bool) -> bool {
+    fn run(
+        &self,
+        text: &[char],
+        at: usize,
+        steps: &mut usize,
+        then: &mut dyn FnMut(usize, &mut usize) -> bool,
+    ) -> bool {
         self.0.iter().any(|sequence| run(sequence, text, at, steps, then))
     }
 
@@ -126,7 +135,8 @@ fn run(
     if item.most == 0 {
         return run(rest, text, at, steps, then);
     }
-    let once_more = Item { what: item.what.clone(), least: item.least.saturating_sub(1), most: item.most.saturating_sub(1) };
+    let once_more =
+        Item { what: item.what.clone(), least: item.least.saturating_sub(1), most: item.most.saturating_sub(1) };
     let mut after = |next: usize, steps: &mut usize| {
         // What takes nothing need not be taken again.
         if next == at && item.least == 0 {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use ccm_sdk::Request;
 use ccm_sdk::paging::Paging;
 use ccm_sdk::types::Failure;
+use ccm_sdk::{Answer, Request};
+use serde::Serialize;
 
 use super::NEUTRON;
 
@@ -17,7 +18,8 @@ ccm_sdk::records! {
         pub(crate) device_id: String,
         pub(crate) status: String,
         pub(crate) fixed_ips: Vec<FixedIp>,
-        pub(crate) pairs: Vec<Pair> = "allowed_address_pairs",
+        /// `None` where the cloud knows no pairs.
+        pub(crate) pairs: Option<Vec<Pair>> = "allowed_address_pairs",
         pub(crate) security_groups: Vec<String>,
         /// `None` where the cloud has no such switch: then the port is secured.
         pub(crate) secured: Option<bool> = "port_security_enabled",
@@ -33,9 +35,10 @@ ccm_sdk::records! {
     }
 
     /// Whom else a port may send for.
-    #[derive(Debug, Clone, PartialEq, Eq)]
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
     pub(crate) struct Pair {
         /// Empty: that of the port.
+        #[serde(skip_serializing_if = "String::is_empty")]
         pub(crate) mac_address: String,
         /// An address or a network.
         pub(crate) ip_address: String,
@@ -122,8 +125,39 @@ pub(crate) fn with_addresses(addresses: &[&str]) -> Result<Vec<Port>, Failure> {
     each(&filters, |some| with(ports(), "fixed_ips", some).list(PORTS))
 }
 
+/// Ports that have a security group.
+pub(crate) fn with_group(group: &str) -> Result<Vec<Port>, Failure> {
+    ports().query("security_groups", group).list(PORTS)
+}
+
 /// Networks by their IDs, with their names.
 pub(crate) fn networks(ids: &[&str], share: Duration) -> Result<Vec<Network>, Failure> {
     let request = || NEUTRON.get("/networks").query("fields", "id").query("fields", "name");
     each(ids, |some| with(request(), "id", some).share(share).list(NETWORKS))
+}
+
+/// Asks for one port.
+pub(crate) fn get(id: &str) -> Request {
+    NEUTRON.get("/ports/{id}").arg("id", id)
+}
+
+/// The answer to [`get`], or to a change; `None` when the cloud says that there is no such port.
+pub(crate) fn one(answer: Answer) -> Result<Option<Port>, Failure> {
+    answer.optional()?.map(|answer| answer.json_at("/port")).transpose()
+}
+
+#[derive(Serialize)]
+struct Change<'a> {
+    port: Pairs<'a>,
+}
+
+#[derive(Serialize)]
+struct Pairs<'a> {
+    allowed_address_pairs: &'a [Pair],
+}
+
+/// Gives a port these pairs in place of those that it has, unless somebody has changed the port since it was read.
+pub(crate) fn put_pairs(port: &Port, pairs: &[Pair]) -> Request {
+    let body = Change { port: Pairs { allowed_address_pairs: pairs } };
+    super::if_unchanged(NEUTRON.put("/ports/{id}").arg("id", &port.id), port.revision).json(&body)
 }

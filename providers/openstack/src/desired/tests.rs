@@ -9,7 +9,12 @@ use crate::service_spec::tests::{config, port, service, spec_of};
 
 fn backend(name: &str, addresses: &[(AddressType, &str)]) -> Backend {
     let address = |(kind, value): &(AddressType, &str)| Address { kind: *kind, value: (*value).to_owned() };
-    Backend { name: name.to_owned(), provider_id: None, addresses: addresses.iter().map(address).collect(), more: vec![] }
+    Backend {
+        name: name.to_owned(),
+        provider_id: None,
+        addresses: addresses.iter().map(address).collect(),
+        more: vec![],
+    }
 }
 
 /// The ports of a Service behind which these Nodes are.
@@ -175,8 +180,13 @@ fn os_141_to_144_a_monitor_asks_the_health_check_port_where_octavia_can() {
     ] {
         let monitor = watched(&config, protocol, health);
         let http = (kind == "HTTP").then_some(("/healthz", "GET", "200"));
-        let found = monitor.url_path.as_deref().zip(monitor.http_method.as_deref()).zip(monitor.expected_codes.as_deref());
-        assert_eq!((monitor.kind.as_str(), found), (kind, http.map(|(path, method, code)| ((path, method), code))), "{case}");
+        let found =
+            monitor.url_path.as_deref().zip(monitor.http_method.as_deref()).zip(monitor.expected_codes.as_deref());
+        assert_eq!(
+            (monitor.kind.as_str(), found),
+            (kind, http.map(|(path, method, code)| ((path, method), code))),
+            "{case}"
+        );
         let times = (monitor.delay, monitor.timeout, monitor.max_retries, monitor.max_retries_down);
         assert_eq!(times, (7, 3, 1, 3), "{case}");
     }

@@ -1,0 +1,1 @@
+//! Cases of the reference by number: `os_NNN`.
