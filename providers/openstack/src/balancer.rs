@@ -24,7 +24,6 @@ mod tests;
 mod tls;
 mod work;
 
-use std::cell::RefCell;
 use std::time::Duration;
 
 use ccm_sdk::load_balancers::Mark;
@@ -245,10 +244,10 @@ impl Work<'_> {
             Scope::All => self.plan(balancer, &ports),
             Scope::Members => self.plan_members(balancer, &ports),
         };
-        let writer = Writer { balancer, plan, warnings: RefCell::default() };
+        let writer = Writer::new(balancer, plan);
         let wish = format!("{} {:?}", scope == Scope::All, ports);
         let result = Steps::new(&balancer.id, &wish).run(&writer, done);
-        writer.warnings.take().into_iter().for_each(|(reason, message)| done.warn(reason, message));
+        writer.tell(done);
         result?;
         if scope == Scope::All {
             seen::believe(&balancer.id, &ports);

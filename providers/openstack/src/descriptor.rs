@@ -112,3 +112,60 @@ fn settings() -> Vec<Setting> {
         },
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_of_a_login_stand_in_its_body_and_the_token_in_one_header_of_the_services() {
+        let of = |credential: &Credential| -> Vec<String> {
+            let place = |used: &CredentialUse| match &used.place {
+                Place::Body => format!("{} body {}", used.endpoint, used.path.as_deref().unwrap_or_default()),
+                Place::Header(name) => format!("{} header {name}", used.endpoint),
+                Place::Query(_) | Place::Signing => "elsewhere".to_owned(),
+            };
+            credential.uses.iter().map(place).collect()
+        };
+        for credential in credentials() {
+            assert!(!credential.required, "there are several ways to log in: {}", credential.name);
+            let expected: Vec<String> = if credential.name == SESSION_TOKEN {
+                assert!(credential.value.keys.is_empty(), "only a login gives it");
+                ["compute", "network", "load-balancer", "key-manager"]
+                    .map(|one| format!("{one} header x-auth-token"))
+                    .into()
+            } else {
+                ["/v3/auth/tokens", "/auth/tokens"].map(|path| format!("identity body {path}")).into()
+            };
+            assert_eq!(of(&credential), expected, "{}", credential.name);
+        }
+    }
+
+    #[test]
+    fn all_services_trust_whom_the_configuration_says() {
+        for endpoint in endpoints() {
+            let tls = endpoint.tls.expect("sources");
+            let first = |source: &Source| source.keys.first().cloned().unwrap_or_default();
+            let keys = [
+                &tls.ca_file,
+                &tls.client_certificate,
+                &tls.client_key,
+                &tls.ca_certificates,
+                &tls.verify,
+                &tls.skip_verification,
+            ];
+            assert_eq!(
+                keys.map(first),
+                [
+                    "cloud-config:Global.ca-file",
+                    "cloud-config:Global.cert-file",
+                    "cloud-config:Global.key-file",
+                    "cloud-config:Global.cafilecontents",
+                    "clouds:clouds.{cloud}.verify",
+                    "cloud-config:Global.tls-insecure",
+                ]
+            );
+            assert_eq!(tls.ca_certificates.keys.len(), 1, "clouds.yaml has no such key");
+        }
+    }
+}

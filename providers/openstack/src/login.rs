@@ -76,14 +76,16 @@ pub(crate) fn unreachable(answer: &Answer, services: &[Service]) -> Result<Vec<P
         if service.cloud.base_path().is_some() {
             continue;
         }
-        let message = match place(&entries, service, &config) {
-            None => missing(service, &config),
-            Some(url) => match service.cloud.bind(&catalogue::versioned(url, service)) {
-                Ok(()) => continue,
-                Err(failure) => failure.message,
-            },
-        };
-        problems.push(Problem::harmless(format!("endpoint {}", service.kind), message));
+        let field = format!("endpoint {}", service.kind);
+        match place(&entries, service, &config) {
+            None => problems.push(Problem::harmless(field, missing(service, &config))),
+            Some(url) => {
+                // Whoever forgot the grant of a host is told so before anything depends on it.
+                if let Err(failure) = service.cloud.bind(&catalogue::versioned(url, service)) {
+                    problems.push(Problem::fatal(field, failure.message));
+                }
+            }
+        }
     }
     Ok(problems)
 }

@@ -131,6 +131,11 @@ pub(crate) fn uid_of(tag: &str) -> Option<&str> {
     tag.strip_prefix(UID)
 }
 
+/// Whether a floating IP was made for a Service, of whatever cluster: people write other descriptions.
+pub(crate) fn is_made_floating_ip(description: &str) -> bool {
+    description.starts_with(FLOATING)
+}
+
 /// Whether a tag names a Service, of whatever cluster.
 pub(crate) fn is_of_service(tag: &str) -> bool {
     tag.starts_with(PREFIX)

@@ -77,6 +77,16 @@ pub(crate) fn untag(id: &str, tag: &str) -> Request {
     NEUTRON.delete("/routers/{id}/tags/{tag}").arg("id", id).arg("tag", tag)
 }
 
+#[derive(Serialize)]
+struct Tags<'a> {
+    tags: &'a [String],
+}
+
+/// Replaces all tags. Neutron does not say whether somebody else has changed them since they were read.
+pub(crate) fn replace_tags(id: &str, tags: &[String]) -> Result<(), Failure> {
+    NEUTRON.put("/routers/{id}/tags").arg("id", id).json(&Tags { tags }).send()?.done()
+}
+
 /// Whether routes can be added and removed without a look at the others.
 pub(crate) fn is_atomic() -> Result<bool, Failure> {
     let request = NEUTRON.get("/extensions").query("fields", "alias").share(Duration::from_secs(3_600));

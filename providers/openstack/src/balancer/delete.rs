@@ -2,7 +2,6 @@
 //!
 //! Every call looks at it anew: one that goes into ERROR while it is deleted is deleted once more, and nobody waits for it.
 
-use std::cell::RefCell;
 use std::time::Duration;
 
 use ccm_sdk::Done;
@@ -12,10 +11,10 @@ use ccm_sdk::types::{Failure, Ingress};
 use serde_json::json;
 
 use super::done::SPARED;
-use super::groups;
 use super::seen::Seen;
 use super::step::{Step, Writer};
 use super::work::{Work, is_made};
+use super::{groups, plan};
 use crate::annotations as names;
 use crate::api::octavia::{self, Balancer, Thing};
 use crate::find::Servers;
@@ -78,7 +77,7 @@ impl Work<'_> {
         if !is_own && plan()?.is_empty() {
             done.warn(
                 SPARED,
-                format!("load balancer {id} is left alone: it belongs to others, and has nothing of this Service"),
+                format!("load balancer {id} stays: others use it, and nothing of it is this Service's any more"),
             );
             return Ok(());
         }
@@ -107,15 +106,19 @@ impl Work<'_> {
         plan: impl Fn() -> Result<Vec<Step>, Failure>,
         done: &mut Done,
     ) -> Result<(), Failure> {
-        let writer = Writer { balancer, plan, warnings: RefCell::default() };
+        let writer = Writer::new(balancer, plan);
         let result = Steps::new(&balancer.id, &"delete").run(&writer, done);
-        writer.warnings.take().into_iter().for_each(|(reason, message)| done.warn(reason, message));
+        writer.tell(done);
         result
     }
 
     /// What the Service has of it goes: all listeners with its tag, whatever ports it has now, their pools, and its tags last.
     fn parting(&self, balancer: &Balancer) -> Result<Vec<Step>, Failure> {
-        let seen = Seen { listeners: octavia::listeners(Some(&balancer.id))?, ..Seen::default() };
+        let seen = Seen {
+            listeners: octavia::listeners(Some(&balancer.id))?,
+            pools: octavia::pools(Some(&balancer.id))?,
+            ..Seen::default()
+        };
         let mut steps = vec![];
         let (own, others): (Vec<_>, Vec<_>) =
             seen.listeners.iter().partition(|listener| self.is_own(balancer, &listener.tags));
@@ -128,6 +131,8 @@ impl Work<'_> {
                 steps.push(Step::delete(Thing::Pool, pool, &format!("pool of port {port}")));
             }
         }
+        let free = seen.pools.iter().filter(|pool| pool.listeners.is_empty() && plan::is_pool_of(self, pool));
+        steps.extend(free.map(|pool| Step::delete(Thing::Pool, &pool.id, &format!("pool {}", pool.name))));
         let spec_names = &self.spec.names;
         let left = spec_names.without_own(&balancer.tags);
         if spec_names.are_own(&balancer.tags) && left != balancer.tags {

@@ -20,6 +20,7 @@ use super::work::Work;
 use crate::annotations as names;
 use crate::api::floating_ips::{self, FloatingIp};
 use crate::api::octavia::Balancer;
+use crate::names::is_made_floating_ip;
 use crate::service_spec::place::Choice;
 use crate::subnet_match::Pattern;
 
@@ -79,8 +80,7 @@ impl Work<'_> {
 
     /// Away from the load balancer.
     fn release(&self, floating: &FloatingIp, done: &mut Done) -> Result<(), Failure> {
-        let is_own = self.spec.names.is_own_floating_ip(&floating.description);
-        if is_own && !self.spec.keeps_floating_ip {
+        if is_made_floating_ip(&floating.description) && !self.spec.keeps_floating_ip {
             floating_ips::delete(&floating.id)?;
             done.changed(format!("deleted floating IP {}", floating.address));
         } else {
@@ -90,13 +90,14 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Before the load balancer goes: that of somebody else, and one to be kept, is free afterwards.
+    /// Before the load balancer goes: that of somebody else, and one to be kept, is free afterwards. The last Service of a shared one deletes
+    /// what was made for another.
     pub(super) fn delete_floating_ip(&self, balancer: &Balancer, done: &mut Done) -> Result<(), Failure> {
         if self.spec.keeps_floating_ip || balancer.vip_port_id.is_empty() {
             return Ok(());
         }
         for floating in floating_ips::with("port_id", &balancer.vip_port_id)? {
-            if self.spec.names.is_own_floating_ip(&floating.description) {
+            if is_made_floating_ip(&floating.description) {
                 floating_ips::delete(&floating.id)?;
                 done.changed(format!("deleted floating IP {}", floating.address));
             }

@@ -43,9 +43,10 @@ pub(super) fn steps(work: &Work<'_>, balancer: &Balancer, ports: &[Port], seen: 
     for port in ports {
         plan.port(port, own.iter().find(|listener| serves(listener, port)).copied(), &going, ports);
     }
-    for listener in going {
+    for listener in &going {
         plan.leave(listener);
     }
+    plan.leave_pools(&going);
     let Plan { mut steps, last, waits, .. } = plan;
     // What serves clients stays until what takes its place is there.
     if !waits {
@@ -283,6 +284,19 @@ impl<'a> Plan<'a> {
         }
     }
 
+    /// Pools whose listener is gone, or goes, and which no port uses.
+    fn leave_pools(&mut self, going: &[&'a octavia::Listener]) {
+        for pool in &self.seen.pools {
+            let of_going = |id: &octavia::Id| going.iter().any(|listener| listener.id == id.id);
+            if !self.used.contains(pool.id.as_str())
+                && pool.listeners.iter().all(of_going)
+                && is_pool_of(self.work, pool)
+            {
+                self.last.push(Step::delete(Thing::Pool, &pool.id, &format!("pool {}", pool.name)));
+            }
+        }
+    }
+
     /// A listener that nobody asks for any more, with its pool where that is not used again.
     fn leave(&mut self, listener: &'a octavia::Listener) {
         let goes = delete_listener(listener);
@@ -295,6 +309,13 @@ impl<'a> Plan<'a> {
             self.last.push(Step::delete(Thing::Pool, pool, &format!("pool of port {}", listener.protocol_port)));
         }
     }
+}
+
+/// Whether a pool without a listener is this Service's: pools have no tags.
+pub(super) fn is_pool_of(work: &Work<'_>, pool: &octavia::Pool) -> bool {
+    let index =
+        pool.name.strip_prefix("pool_").and_then(|rest| rest.strip_suffix(&format!("_{}", work.spec.names.balancer)));
+    index.is_some_and(|index| !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn delete_listener(listener: &octavia::Listener) -> Step {

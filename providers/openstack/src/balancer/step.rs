@@ -7,7 +7,7 @@ use std::time::Duration;
 use ccm_sdk::http::Method;
 use ccm_sdk::steps::{State, Work as Steps};
 use ccm_sdk::types::{Failure, Reaction};
-use ccm_sdk::{Warning, cache};
+use ccm_sdk::{Done, Warning, cache};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -76,6 +76,21 @@ pub(super) struct Writer<'a, P> {
     pub(super) balancer: &'a Balancer,
     pub(super) plan: P,
     pub(super) warnings: RefCell<Vec<Warning>>,
+    /// What was refused, and done without.
+    pub(super) refused: RefCell<Vec<String>>,
+}
+
+impl<'a, P> Writer<'a, P> {
+    pub(super) fn new(balancer: &'a Balancer, plan: P) -> Self {
+        Self { balancer, plan, warnings: RefCell::default(), refused: RefCell::default() }
+    }
+
+    /// Tells what could not be done.
+    pub(super) fn tell(self, done: &mut Done) {
+        self.warnings.into_inner().into_iter().for_each(|(reason, message)| done.warn(reason, message));
+        let refused = self.refused.into_inner();
+        done.outcome.changes.retain(|change| !refused.contains(change));
+    }
 }
 
 impl<P: Fn() -> Result<Vec<Step>, Failure>> Steps for Writer<'_, P> {
@@ -109,6 +124,7 @@ impl<P: Fn() -> Result<Vec<Step>, Failure>> Steps for Writer<'_, P> {
             Err(failure) if step.is_method() && failure.reaction == Reaction::Invalid => {
                 cache::put(&step.refusal(), b"", REFUSED);
                 self.warnings.borrow_mut().push((METHOD_UNKNOWN, failure.message));
+                self.refused.borrow_mut().push(step.to_string());
                 Ok(None)
             }
             Err(failure) => Err(failure),

@@ -273,6 +273,7 @@ fn all_mistakes_are_told_at_once_with_section_and_key() {
         use-clouds = maybe
         [Networking]
         ipv6-support-disabled = sure
+        public-network-name
         [LoadBalancer]
         lb-version = v1
         monitor-delay = soon
@@ -280,7 +281,9 @@ fn all_mistakes_are_told_at_once_with_section_and_key() {
         monitor-max-retries = 11
         monitor-max-retries-down = 0
         max-shared-lb = none
-        internal-lb ="#,
+        internal-lb =
+        [LoadBalancerClass]
+        subnet-id = s"#,
     );
     let keys: Vec<&str> = problems.iter().map(|problem| problem.split(": ").next().unwrap_or_default()).collect();
     assert_eq!(
@@ -288,6 +291,7 @@ fn all_mistakes_are_told_at_once_with_section_and_key() {
         [
             "cloud-config:global.use-clouds",
             "cloud-config:networking.ipv6-support-disabled",
+            "cloud-config:networking.public-network-name",
             "cloud-config:loadbalancer.lb-version",
             "cloud-config:loadbalancer.internal-lb",
             "cloud-config:loadbalancer.monitor-delay",
@@ -295,10 +299,11 @@ fn all_mistakes_are_told_at_once_with_section_and_key() {
             "cloud-config:loadbalancer.monitor-max-retries",
             "cloud-config:loadbalancer.monitor-max-retries-down",
             "cloud-config:loadbalancer.max-shared-lb",
+            "cloud-config:loadbalancerclass.subnet-id",
             "cloud-config:global.os-endpoint-type",
         ]
     );
-    assert!(problems[2].contains("currently only support LBaaS v2, unrecognised lb-version \"v1\""), "{problems:?}");
+    assert!(problems[3].contains("currently only support LBaaS v2, unrecognised lb-version \"v1\""), "{problems:?}");
 }
 
 #[test]

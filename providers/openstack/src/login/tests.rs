@@ -309,6 +309,20 @@ fn a_catalogue_without_load_balancers_has_all_else_and_is_asked_again_now_and_th
 }
 
 #[test]
+fn a_service_whose_host_is_not_granted_is_wrong_and_the_others_work() {
+    let (cloud, _installed) = cloud();
+    let cloud = cloud.denies("load-balancer").on(LOGIN, login_with(&ALL)).on("compute GET /x", Reply::json(200, "{}"));
+    assert!(NOVA.get("/x").send().is_ok());
+    let problems = unreachable(&SESSION.answer().expect("an answer"), &[NOVA, NEUTRON, OCTAVIA]).expect("problems");
+    assert_eq!(problems.len(), 1);
+    assert!(
+        problems[0].fatal
+            && problems[0].to_string().starts_with("endpoint load-balancer: http://127.0.0.1:9876/v2.0 is not")
+    );
+    drop(cloud);
+}
+
+#[test]
 fn a_login_without_a_project_has_no_catalogue() {
     let (cloud, _installed) = cloud();
     let _cloud = cloud.on(LOGIN, Reply::json(201, r#"{"token": {"user": {}}}"#).header("X-Subject-Token", "t"));

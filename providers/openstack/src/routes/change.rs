@@ -6,20 +6,22 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ccm_sdk::cidr::Cidr;
+use ccm_sdk::log;
 use ccm_sdk::routes::{Outcome, Route, Wish};
 use ccm_sdk::types::{AddressType, Failure};
-use ccm_sdk::{Request, log, send_all};
 
 use super::memory::{Known, Table};
 use super::pairs::{self, Direction};
 use super::{Cluster, Entry, router, tag};
 use crate::api::ports::{self, Port};
-use crate::api::routers::{self, Hop};
+use crate::api::routers::{self, Hop, Router};
 use crate::config::Config;
 use crate::provider_id;
 
 /// So often the router is read again that somebody else changes meanwhile.
 const ATTEMPTS: usize = 4;
+/// So many tags are written one by one, which loses none that somebody else writes at the same time. More are written as a whole.
+const FEW_TAGS: usize = 4;
 
 /// A route to remove or to make, and how that went.
 struct Item {
@@ -58,7 +60,9 @@ impl Item {
                 "no address found for host: node {} has no internal address of the family of {network}",
                 wish.node
             );
-            return Self::failed(Failure::retry(message));
+            // A Node that has just come gets its addresses in a moment.
+            let has_any = wish.node_addresses.iter().any(|address| address.kind == AddressType::InternalIp);
+            return Self::failed(if has_any { Failure::retry(message) } else { Failure::pending(message) });
         };
         let server = provider_id::parse(config, &wish.node_provider_id).ok();
         let entry = Some(Entry { network, hop });
@@ -91,7 +95,6 @@ pub(crate) fn change(
     wanted: &[Wish],
 ) -> Result<Vec<Outcome>, Failure> {
     let router = router(config)?;
-    let before = Table::kept();
     Table::forget();
     let mut obsolete: Vec<Item> = obsolete.iter().map(Item::obsolete).collect();
     let mut wanted: Vec<Item> = wanted.iter().map(|wish| Item::wanted(config, wish)).collect();
@@ -100,7 +103,11 @@ pub(crate) fn change(
     hops.sort_unstable();
     hops.dedup();
     let hops: Vec<&str> = hops.iter().map(String::as_str).collect();
-    let ports = if hops.is_empty() { vec![] } else { ports::with_addresses(&hops)? };
+    if hops.is_empty() {
+        return Ok(obsolete.into_iter().chain(wanted).map(Item::outcome).collect());
+    }
+    let ports = ports::with_addresses(&hops)?;
+    let before = routers::get(router)?;
     let work = Work { router, cluster, before, ports, networks: None, is_atomic: routers::is_atomic()? };
     work.run(&mut obsolete, &mut wanted)?;
     Ok(obsolete.into_iter().chain(wanted).map(Item::outcome).collect())
@@ -109,8 +116,8 @@ pub(crate) fn change(
 struct Work<'a> {
     router: &'a str,
     cluster: &'a Cluster,
-    /// The router, as it was a moment ago, if that is known.
-    before: Option<Table>,
+    /// The router, as it was a moment ago.
+    before: Router,
     /// All that have the address of a hop.
     ports: Vec<Port>,
     /// Of the router; asked for where an address does not say which port is meant.
@@ -130,8 +137,7 @@ impl Work<'_> {
         }
         self.remove_pairs(obsolete);
         self.remove_routes(obsolete);
-        self.untag(obsolete, wanted);
-        self.tag(wanted);
+        self.retag(obsolete, wanted);
         self.add_routes(wanted)?;
         self.add_pairs(wanted);
         for entry in wanted.iter().filter_map(Item::open) {
@@ -196,28 +202,29 @@ impl Work<'_> {
         }
     }
 
-    /// Of routes that are not wanted again.
-    fn untag(&self, obsolete: &[Item], wanted: &[Item]) {
-        let again = |entry: &Entry| wanted.iter().filter_map(Item::open).any(|other| other.network == entry.network);
-        let gone = obsolete.iter().filter_map(Item::open).filter(|entry| !again(entry));
-        let tags = gone.filter_map(|entry| tag::of(&self.cluster.name, &entry.network));
-        let is_there = |tag: &String| self.before.as_ref().is_none_or(|before| before.tags.contains(tag));
-        self.send_tags(tags.filter(is_there).map(|tag| routers::untag(self.router, &tag)).collect());
-    }
-
-    fn tag(&self, wanted: &[Item]) {
-        let tags = wanted.iter().filter_map(Item::open).filter_map(|entry| tag::of(&self.cluster.name, &entry.network));
-        let is_new = |tag: &String| self.before.as_ref().is_none_or(|before| !before.tags.contains(tag));
-        self.send_tags(tags.filter(is_new).map(|tag| routers::tag(self.router, &tag)).collect());
-    }
-
-    /// Without its tag a route is ours as long as its Node is there.
-    fn send_tags(&self, requests: Vec<Request>) {
-        let answers =
-            send_all(requests).into_iter().map(|answer| answer.and_then(|answer| answer.optional().map(drop)));
-        if let Some(failure) = answers.filter_map(Result::err).next() {
+    /// Takes off the tags of routes that are gone, and puts on those of routes that come. Without its tag a route is ours as long as its Node
+    /// is there.
+    fn retag(&self, obsolete: &[Item], wanted: &[Item]) {
+        let of = |items: &[Item]| -> Vec<String> {
+            let entries = items.iter().filter_map(Item::open);
+            entries.filter_map(|entry| tag::of(&self.cluster.name, &entry.network)).collect()
+        };
+        let (gone, mut new) = (of(obsolete), of(wanted));
+        let is_there = |tag: &String| self.before.tags.contains(tag);
+        let gone: Vec<String> = gone.into_iter().filter(|tag| is_there(tag) && !new.contains(tag)).collect();
+        new.retain(|tag| !is_there(tag));
+        let done = if gone.len().saturating_add(new.len()) > FEW_TAGS {
+            let kept = self.before.tags.iter().filter(|tag| !gone.contains(tag)).cloned();
+            routers::replace_tags(self.router, &kept.chain(new).collect::<Vec<_>>())
+        } else {
+            // One after the other: Neutron fails where one router gets several at once.
+            let gone = gone.iter().map(|tag| routers::untag(self.router, tag));
+            gone.chain(new.iter().map(|tag| routers::tag(self.router, tag)))
+                .try_for_each(|request| request.send()?.optional().map(drop))
+        };
+        if let Err(failure) = done {
             log::warn(
-                "a tag of the router is not as it should be",
+                "the tags of the router are not those of its routes",
                 &[("router", &self.router), ("why", &failure.message)],
             );
         }
@@ -235,8 +242,7 @@ impl Work<'_> {
         if let (Err(failure), true) = (&added, hops.len() > 1) {
             return Err(failure.clone());
         }
-        let before = self.before.iter().flat_map(|table| &table.routes).filter_map(Entry::read);
-        let before: Vec<Entry> = before.collect();
+        let before: Vec<Entry> = self.before.routes.iter().flatten().filter_map(Entry::read).collect();
         for item in wanted.iter_mut() {
             let Some(entry) = item.open() else { continue };
             match &added {

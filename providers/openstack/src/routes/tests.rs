@@ -15,6 +15,8 @@ const REPLACE: &str = "network PUT /routers/r-1";
 const TAG: &str = "network PUT /routers/r-1/tags/wasm-ccm-route%3Akubernetes%3A10.244.1.0_24";
 const UNTAG: &str = "network DELETE /routers/r-1/tags/wasm-ccm-route%3Akubernetes%3A10.244.1.0_24";
 const PAIRS: &str = "network PUT /ports/p-1";
+/// A tag of a router with a route to 10.244.9.0/24.
+const OLD_TAG: &str = r#""people", "wasm-ccm-route:kubernetes:10.244.9.0_24""#;
 
 fn with_router() -> Config {
     Config { router: Some("r-1".to_owned()), ..config() }
@@ -126,17 +128,18 @@ fn body_of(cloud: &FakeCloud, line: &str) -> String {
 #[test]
 fn os_051_a_route_is_made_listed_and_removed() {
     let cloud = fake().on(EXTENSIONS, atomic()).on(PORTS, ports_of(&[port(&[], 3)])).on(TAG, Reply::status(201));
+    let cloud = cloud.on(ROUTER, router_with(&[], ""));
     let cloud = cloud.on(ADD, Reply::json(200, "{}")).on(PAIRS, Reply::json(200, "{}"));
     let changes = done(run(&[], &[wish("10.244.1.0/24")]));
     assert_eq!(
         changes,
         ["route 10.244.1.0/24 via 10.1.0.5 added", "allowed address pair 10.244.1.0/24 added to port p-1"]
     );
-    assert_eq!(asked(&cloud), [PORTS, EXTENSIONS, TAG, ADD, PAIRS]);
+    assert_eq!(asked(&cloud), [PORTS, ROUTER, EXTENSIONS, TAG, ADD, PAIRS]);
     assert_eq!(body_of(&cloud, ADD), r#"{"router":{"routes":[{"destination":"10.244.1.0/24","nexthop":"10.1.0.5"}]}}"#);
     assert_eq!(body_of(&cloud, PAIRS), r#"{"port":{"allowed_address_pairs":[{"ip_address":"10.244.1.0/24"}]}}"#);
     let tagged = r#""wasm-ccm-route:kubernetes:10.244.1.0_24""#;
-    let cloud = cloud.on(ROUTER, router_with(&[("10.244.1.0/24", "10.1.0.5")], tagged));
+    let cloud = cloud.always(ROUTER, router_with(&[("10.244.1.0/24", "10.1.0.5")], tagged));
     assert_eq!(look(&[node()]), Ok(vec![("10.244.1.0/24".to_owned(), Some("a".to_owned()), State::InPlace)]));
     let cloud = cloud.on(PORTS, ports_of(&[port(&["10.244.1.0/24"], 4)])).on(EXTENSIONS, atomic());
     let cloud =
@@ -146,7 +149,7 @@ fn os_051_a_route_is_made_listed_and_removed() {
         changes,
         ["allowed address pair 10.244.1.0/24 removed from port p-1", "route 10.244.1.0/24 via 10.1.0.5 removed"]
     );
-    assert_eq!(asked(&cloud)[5..], [ROUTER, PORTS, EXTENSIONS, PAIRS, REMOVE, UNTAG]);
+    assert_eq!(asked(&cloud)[6..], [ROUTER, PORTS, ROUTER, EXTENSIONS, PAIRS, REMOVE, UNTAG]);
     assert_eq!(body_of(&cloud, PAIRS), r#"{"port":{"allowed_address_pairs":[]}}"#);
 }
 
@@ -166,9 +169,12 @@ fn os_049_050_the_next_hop_is_the_first_internal_address_of_the_family() {
         assert_eq!(of(network, &addresses).as_deref(), Some(hop), "{case}");
     }
     assert_eq!(of(v6, &["1.2.3.5"]), None);
-    let _cloud = fake().on(EXTENSIONS, atomic());
-    let wish = Wish { node_addresses: vec![internal("1.2.3.5")], ..wish(v6) };
-    assert!(failed(run(&[], &[wish])).message.contains("no address found for host"));
+    // Nothing is asked.
+    let _cloud = fake();
+    for (addresses, reaction) in [(vec![internal("1.2.3.5")], Reaction::Retry), (vec![], Reaction::Pending)] {
+        let failure = failed(run(&[], &[Wish { node_addresses: addresses, ..wish(v6) }]));
+        assert!(failure.reaction == reaction && failure.message.contains("no address found for host"), "{failure:?}");
+    }
 }
 
 #[test]
@@ -183,15 +189,16 @@ fn all_routes_of_a_change_are_one_request_each_way_and_one_for_the_ports() {
     let cloud = fake()
         .on(PORTS, ports_of(&[port(&["10.244.9.0/24"], 3), other]))
         .on(EXTENSIONS, atomic())
+        .on(ROUTER, router_with(&[], OLD_TAG))
         .always("network PUT /ports/p-1", Reply::json(200, "{}"))
         .always("network PUT /ports/p-2", Reply::json(200, "{}"))
         .on(REMOVE, Reply::json(200, "{}"))
         .on(ADD, Reply::json(200, "{}"));
-    let cloud = ["1.0", "2.0", "8.0", "9.0"].iter().fold(cloud, |cloud, part| {
+    let cloud = ["1.0", "2.0", "9.0"].iter().fold(cloud, |cloud, part| {
         let tag = format!("/routers/r-1/tags/wasm-ccm-route%3Akubernetes%3A10.244.{part}_24");
         cloud
             .on(&format!("network PUT {tag}"), Reply::status(201))
-            .on(&format!("network DELETE {tag}"), Reply::status(404))
+            .on(&format!("network DELETE {tag}"), Reply::status(204))
     });
     let obsolete = [route("10.244.9.0/24", "10.1.0.5"), route("10.244.8.0/24", "10.1.0.6")];
     let outcomes = run(&obsolete, &[wish(two[0]), other_wish]).expect("outcomes");
@@ -200,6 +207,54 @@ fn all_routes_of_a_change_are_one_request_each_way_and_one_for_the_ports() {
     let count = |line: &str| asked.iter().filter(|other| other.as_str() == line).count();
     assert_eq!((count(PORTS), count(REMOVE), count(ADD), count(REPLACE)), (1, 1, 1, 0), "{asked:?}");
     assert!(body_of(&cloud, ADD).contains("10.244.1.0/24") && body_of(&cloud, ADD).contains("10.244.2.0/24"));
+    // Only what is there is taken off, one after the other: Neutron fails where a router gets several tags at once.
+    assert_eq!(asked.iter().filter(|line| line.contains("DELETE")).count(), 1, "{asked:?}");
+    assert_eq!(cloud.batches().iter().max(), Some(&2), "ports alone are changed at the same time");
+}
+
+#[test]
+fn many_tags_are_written_as_a_whole_and_those_of_others_stay() {
+    let networks: Vec<String> = (1..=5).map(|number| format!("10.244.{number}.0/24")).collect();
+    let wishes: Vec<Wish> = networks.iter().map(|network| wish(network)).collect();
+    let cloud = fake()
+        .on(PORTS, ports_of(&[port(&[], 3)]))
+        .on(ROUTER, router_with(&[], OLD_TAG))
+        .on(EXTENSIONS, atomic())
+        .on("network PUT /routers/r-1/tags", Reply::json(200, "{}"))
+        .on(ADD, Reply::json(200, "{}"))
+        .on(PAIRS, Reply::json(200, "{}"));
+    done(run(&[], &wishes));
+    let body = body_of(&cloud, "network PUT /routers/r-1/tags");
+    assert!(
+        body.starts_with(
+            r#"{"tags":["people","wasm-ccm-route:kubernetes:10.244.9.0_24","wasm-ccm-route:kubernetes:10.244.1.0_24","#
+        ),
+        "{body}"
+    );
+    assert_eq!(body.matches("wasm-ccm-route").count(), 6);
+    // The same again, as the host does it in halves: the tags are there.
+    let there: Vec<String> =
+        (1..=5).map(|number| format!(r#""wasm-ccm-route:kubernetes:10.244.{number}.0_24""#)).collect();
+    let cloud = fake()
+        .on(PORTS, ports_of(&[port(&["10.244.1.0/24"], 3)]))
+        .on(ROUTER, router_with(&[], &there.join(",")))
+        .on(EXTENSIONS, atomic())
+        .on(ADD, Reply::json(200, "{}"));
+    done(run(&[], &wishes[..1]));
+    assert_eq!(asked(&cloud), [PORTS, ROUTER, EXTENSIONS, ADD]);
+}
+
+#[test]
+fn a_tag_that_cannot_be_written_stops_no_route() {
+    let cloud = fake()
+        .on(PORTS, ports_of(&[port(&[], 3)]))
+        .on(ROUTER, router_with(&[], ""))
+        .on(EXTENSIONS, atomic())
+        .on(TAG, Reply::json(500, "{}"))
+        .on(ADD, Reply::json(200, "{}"))
+        .on(PAIRS, Reply::json(200, "{}"));
+    done(run(&[], &[wish("10.244.1.0/24")]));
+    assert!(cloud.logged()[0].starts_with("the tags of the router are not"), "{:?}", cloud.logged());
 }
 
 #[test]
@@ -209,6 +264,7 @@ fn os_185_a_port_or_a_router_that_somebody_else_has_changed_is_read_again() {
         .on(PORTS, ports_of(&[port(&[], 3)]))
         .on(EXTENSIONS, extensions(&["extraroute"]))
         .on(TAG, Reply::status(201))
+        .on(ROUTER, router_with(&[], ""))
         .on(ROUTER, router_with(&[("10.0.0.0/8", "10.1.0.1")], ""))
         .on(
             REPLACE,
@@ -254,6 +310,7 @@ fn os_191_a_next_hop_that_the_router_does_not_reach_leaves_the_pairs_as_they_are
     let cloud = fake()
         .on(PORTS, ports_of(&[port(&[], 3)]))
         .on(EXTENSIONS, atomic())
+        .on(ROUTER, router_with(&[], OLD_TAG))
         .on(TAG, Reply::status(201))
         .on(ADD, refused);
     let failure = failed(run(&[], &[wish("10.244.1.0/24")]));
@@ -270,6 +327,7 @@ fn of_several_routes_that_are_refused_together_the_host_finds_the_wrong_one() {
     let _cloud = fake()
         .on(PORTS, ports_of(&[port(&[], 3)]))
         .on(EXTENSIONS, atomic())
+        .on(ROUTER, router_with(&[], OLD_TAG))
         .on(TAG, Reply::status(201))
         .on("network PUT /routers/r-1/tags/wasm-ccm-route%3Akubernetes%3A10.244.2.0_24", Reply::status(201))
         .on(ADD, full);
@@ -346,6 +404,7 @@ fn the_pair_of_a_node_that_is_gone_goes_with_its_route() {
     let cloud = fake()
         .on(PORTS, ports_of(&[port(&["10.244.1.0/24", "192.168.0.0/24"], 3)]))
         .on(EXTENSIONS, atomic())
+        .on(ROUTER, router_with(&[], OLD_TAG))
         .on(PAIRS, Reply::json(200, "{}"))
         .on(REMOVE, Reply::json(200, "{}"))
         .on(UNTAG, Reply::status(204));
@@ -355,6 +414,7 @@ fn the_pair_of_a_node_that_is_gone_goes_with_its_route() {
     let cloud = fake()
         .on(PORTS, ports_of(&[port(&["10.244.9.0/24"], 3)]))
         .on(EXTENSIONS, atomic())
+        .on(ROUTER, router_with(&[], OLD_TAG))
         .on(REMOVE, Reply::json(200, "{}"))
         .on(UNTAG, Reply::status(404));
     done(run(&[route("10.244.1.0/24", "10.1.0.5")], &[]));
@@ -366,6 +426,7 @@ fn a_pair_that_cannot_be_removed_keeps_its_route_so_that_it_is_tried_again() {
     let cloud = fake()
         .on(PORTS, ports_of(&[port(&["10.244.1.0/24"], 3)]))
         .on(EXTENSIONS, atomic())
+        .on(ROUTER, router_with(&[], OLD_TAG))
         .on(PAIRS, Reply::json(503, "{}"));
     assert_eq!(failed(run(&[route("10.244.1.0/24", "10.1.0.5")], &[])).reaction, Reaction::Retry);
     assert!(!asked(&cloud).contains(&REMOVE.to_owned()));
@@ -377,6 +438,7 @@ fn of_two_ports_with_one_address_the_servers_own_is_meant_or_the_one_on_a_networ
     let cloud = fake()
         .on(PORTS, ports_of(&[port(&[], 3), other.clone()]))
         .on(EXTENSIONS, atomic())
+        .on(ROUTER, router_with(&[], OLD_TAG))
         .on(TAG, Reply::status(201))
         .on(ADD, Reply::json(200, "{}"))
         .on(PAIRS, Reply::json(200, "{}"));
@@ -387,6 +449,7 @@ fn of_two_ports_with_one_address_the_servers_own_is_meant_or_the_one_on_a_networ
     let cloud = fake()
         .on(PORTS, ports_of(&[port(&["10.244.1.0/24"], 3), other]))
         .on(EXTENSIONS, atomic())
+        .on(ROUTER, router_with(&[], OLD_TAG))
         .on(PORTS, ports_of(&[own]))
         .on("network PUT /ports/p-2", Reply::json(200, "{}"))
         .on(REMOVE, Reply::json(200, "{}"))
