@@ -9,7 +9,7 @@ mod owners;
 mod surveys;
 
 use ccm_sdk::testing::{FakeCloud, Reply, text};
-use ccm_sdk::types::{Address, AddressType, Protocol, Reaction, ServicePort};
+use ccm_sdk::types::{Address, AddressType, Reaction};
 use serde_json::{Value, json};
 
 use super::*;

@@ -92,7 +92,7 @@ fn os_155_another_node_port_is_told_to_the_pool_and_a_port_that_goes_takes_its_l
 }
 
 #[test]
-fn a_port_that_changes_keeps_its_pool_is_served_before_the_old_one_goes_and_costs_twelve_requests() {
+fn os_158_a_port_that_changes_keeps_its_pool_is_served_before_the_old_one_goes_and_costs_twelve_requests() {
     let make = "load-balancer POST /lbaas/listeners";
     let gone = "load-balancer DELETE /lbaas/listeners/listener-1";
     let new = with(listener(), json!({ "id": "listener-2", "protocol_port": 8080 }));

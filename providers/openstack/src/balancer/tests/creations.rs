@@ -16,7 +16,7 @@ fn made() -> Reply {
 }
 
 #[test]
-fn os_154_175_it_is_made_whole_in_one_request_and_noted_although_it_is_not_there_yet() {
+fn os_154_156_175_it_is_made_whole_in_one_request_and_noted_although_it_is_not_there_yet() {
     let cloud = empty().on(POST, made());
     let mut service = service(&[(names::MONITOR, "true")]);
     service.ports.push(port(443, 30_443));
@@ -48,7 +48,7 @@ fn os_154_175_it_is_made_whole_in_one_request_and_noted_although_it_is_not_there
 }
 
 #[test]
-fn once_it_is_there_it_is_compared_once_and_has_a_floating_ip() {
+fn os_152_once_it_is_there_it_is_compared_once_and_has_a_floating_ip() {
     let cloud = empty().on(POST, made());
     let first = run(&service(&[]));
     let mut service = service(&[]);

@@ -69,7 +69,7 @@ fn os_145_to_151_rules_that_are_missing_are_made_and_others_go() {
     }
 }
 
-fn group(rules: Value) -> Value {
+fn group(rules: &Value) -> Value {
     json!({ "id": "sg-1", "name": NAME_OF_GROUP, "security_group_rules": rules })
 }
 
@@ -85,7 +85,7 @@ fn port_of(number: u8, groups: &[&str]) -> Value {
 }
 
 /// `of_nodes` are ports of Nodes, `with_group` those that have the group.
-fn cloud(rules: Value, of_nodes: &[Value], with_group: &[Value]) -> FakeCloud {
+fn cloud(rules: &Value, of_nodes: &[Value], with_group: &[Value]) -> FakeCloud {
     let subnet = json!({ "id": "subnet-1", "network_id": "n", "cidr": "10.1.0.0/24", "ip_version": 4 });
     cloud_of(&balancer(), &[listener()], &[pool()], &[member(1), member(2)])
         .on("network GET /security-groups", many("security_groups", &[group(rules)]))
@@ -106,7 +106,7 @@ fn run() -> Done {
 fn os_202_213_ports_of_nodes_have_the_group_beside_their_own_and_those_of_others_lose_it() {
     let all = [port_of(1, &["mine"]), port_of(2, &["mine", "sg-1"])];
     let left = [port_of(2, &["mine", "sg-1"]), port_of(9, &["other", "sg-1"])];
-    let cloud = cloud(json!([good_rule()]), &all, &left)
+    let cloud = cloud(&json!([good_rule()]), &all, &left)
         .on(&put(1), Reply::json(200, "{}"))
         .on(&put(9), Reply::json(200, "{}"));
     assert_eq!(run().outcome.failure, None);
@@ -125,7 +125,7 @@ fn os_185_a_port_that_was_changed_meanwhile_is_read_again_and_nothing_is_lost() 
         json!({ "NeutronError": { "type": "RevisionNumberConstraintFailed", "message": "stale" } }).to_string(),
     );
     let all = [port_of(1, &["mine"]), port_of(2, &["mine", "sg-1"])];
-    let cloud = cloud(json!([good_rule()]), &all, &[]).on(&put(1), stale);
+    let cloud = cloud(&json!([good_rule()]), &all, &[]).on(&put(1), stale);
     assert_eq!(reaction(&run()), Reaction::Conflict, "os_185");
     assert_eq!(written(&cloud), [put(1)]);
 }
@@ -141,7 +141,7 @@ fn os_186_201_a_rule_that_is_there_or_gone_is_as_good() {
         json!({ "NeutronError": { "type": "SecurityGroupRuleNotFound", "message": "no" } }).to_string(),
     );
     let old = with(good_rule(), json!({ "port_range_min": 1, "port_range_max": 1 }));
-    let cloud = cloud(json!([old]), &[port_of(1, &["mine"])], &[])
+    let cloud = cloud(&json!([old]), &[port_of(1, &["mine"])], &[])
         .on(RULES, exists.clone())
         .on(RULES, exists)
         .on("network DELETE /security-group-rules/r-1", absent)
@@ -155,12 +155,12 @@ fn os_186_201_a_rule_that_is_there_or_gone_is_as_good() {
 fn os_187_a_group_is_taken_off_all_ports_before_it_goes() {
     let cloud = cloud_of(&balancer(), &[], &[], &[])
         .on(GET, not_found())
-        .on("network GET /security-groups", many("security_groups", &[group(json!([]))]))
+        .on("network GET /security-groups", many("security_groups", &[group(&json!([]))]))
         .on("network GET /ports", many("ports", &[port_of(1, &["mine", "sg-1"])]))
         .on(FLOATING, many("floatingips", &[]))
         .on(&put(1), Reply::json(200, "{}"))
         .on("network DELETE /security-groups/sg-1", Reply::status(204));
-    assert_eq!(super::super::delete(&usual(), &host(), &settled(&[])).outcome.failure, None);
+    assert_eq!(delete(&usual(), &host(), &settled(&[])).outcome.failure, None);
     assert_eq!(written(&cloud), [put(1), "network DELETE /security-groups/sg-1".to_owned()], "os_187");
 }
 
@@ -170,7 +170,7 @@ fn os_207_without_a_subnet_no_path_is_without_an_id() {
     let mut config = managed();
     config.balancers.place.subnet.clear();
     let cloud = cloud_of(&nowhere, &[listener()], &[pool()], &[member(1), member(2)])
-        .on("network GET /security-groups", many("security_groups", &[group(json!([]))]));
+        .on("network GET /security-groups", many("security_groups", &[group(&json!([]))]));
     let done = ensure(&config, &host(), &settled(&[]), &nodes());
     assert_eq!(reaction(&done), Reaction::Retry, "os_207");
     assert!(!cloud.lines().iter().any(|line| line.contains("/subnets")), "{:?}", cloud.lines());

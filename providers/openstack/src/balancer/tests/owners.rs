@@ -84,12 +84,13 @@ fn os_103_to_107_a_port_that_another_service_has_is_a_conflict() {
 }
 
 #[test]
-fn os_157_161_163_a_load_balancer_is_shared_by_as_many_as_may_and_one_of_a_person_is_used() {
+fn os_157_160_161_163_a_load_balancer_is_shared_by_as_many_as_may_and_one_of_a_person_is_used() {
     let put = "load-balancer PUT /lbaas/loadbalancers/lb-1";
     let named = |tags: &[&str], name: &str| with(balancer(), json!({ "tags": tags, "name": name }));
     let (a, b) = ("kube_service_kubernetes_default_a", "kube_service_kubernetes_default_b");
     for (case, balancer, annotations, expected) in [
         ("os_157", named(&[a], a), vec![], Ok(json!([a, NAME, UID]))),
+        ("os_160", named(&[b], a), vec![], Ok(json!([b, NAME, UID]))),
         ("os_161", named(&[a, b], a), vec![], Err(Reaction::Conflict)),
         ("os_163", named(&[], "mine"), vec![], Ok(json!([NAME, UID]))),
         ("an internal one cannot", named(&[a], a), vec![(names::INTERNAL, "true")], Err(Reaction::Invalid)),
