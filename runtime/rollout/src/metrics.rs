@@ -187,7 +187,7 @@ impl ProviderMetrics {
     /// How many exchanges of a source were counted, and how long they took together in seconds.
     pub(crate) fn exchanges_of(&self, source: &str) -> (u64, f64) {
         let mut registry = Registry::default();
-        registry.register("exchanges", "", self.exchange_duration.clone());
+        Registry::register(&mut registry, "exchanges", "", self.exchange_duration.clone());
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         let value = |name: &str| {

@@ -232,7 +232,13 @@ async fn a_node_that_somebody_else_initialised_after_a_lost_answer_about_address
 async fn of_two_nodes_that_are_given_one_machine_at_the_same_time_one_waits_and_people_hear_whose_it_is() {
     let mut bench = Bench::keeping_apart();
     for name in ["a", "b"] {
-        bench.cloud.answer(name, [found(|instance| instance.provider_id = "fake://same".to_owned())]);
+        bench.cloud.answer(
+            name,
+            [found(|instance| {
+                instance.provider_id = "fake://same".to_owned();
+                instance.addresses.clear();
+            })],
+        );
         bench.add(node(name).ready("True").tainted());
     }
     let (first, second) = tokio::join!(bench.sync("a"), bench.sync("b"));
