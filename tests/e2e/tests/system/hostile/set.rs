@@ -99,8 +99,8 @@ const ATTACKS: [Attack; 47] = [
     ("scripted", "leak-echo", Told(&["the cloud said"])),
     // The cloud is the attacker. The component tells what it is told.
     ("scripted", "bomb-gzip", Told(&["too-large", "limit response-bytes"])),
-    ("scripted", "bomb-headers", Told(&["too-large", "headers"])),
-    ("scripted", "bomb-endless-header", Told(&["too-large", "headers"])),
+    ("scripted", "bomb-headers", Told(&["too-large", "message head is too large"])),
+    ("scripted", "bomb-endless-header", Told(&["too-large", "message head is too large"])),
     ("scripted", "bomb-endless-body", Told(&["too-large", "limit response-bytes"])),
 ];
 

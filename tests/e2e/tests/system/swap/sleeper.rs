@@ -19,7 +19,12 @@ async fn a_component_that_behaves_for_its_probation_and_then_not_costs_no_more_n
     let stage = Stage::new().await;
     let client = stage.client();
     let (path, flag) = file(&stage, &version("1"));
-    let more = ["--node-deletion-min-age=0s", "--node-deletion-second-look=1s", "--node-monitor-period=200ms"];
+    let more = [
+        "--node-deletion-min-age=0s",
+        "--node-deletion-second-look=1s",
+        "--node-monitor-period=200ms",
+        "--node-monitor-max-period=2s",
+    ];
     let host = stage.start([flag.as_str()].into_iter().chain(QUICK).chain(more));
     host.ready().await;
     let ready =
