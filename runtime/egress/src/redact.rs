@@ -60,7 +60,8 @@ impl RedactorCache {
         // Asked before the values are: a later one is built again, and none is missed.
         let version = version();
         let values = values();
-        let redactor = Redactor::of(values.iter().map(|(name, value, origin)| (name.as_str(), value.expose(), *origin)))?;
+        let redactor =
+            Redactor::of(values.iter().map(|(name, value, origin)| (name.as_str(), value.expose(), *origin)))?;
         *self.newest.write() = Some((version, redactor.clone()));
         Ok(redactor)
     }

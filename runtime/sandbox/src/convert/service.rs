@@ -1,8 +1,7 @@
 //! Services and backends, on their way into a guest.
 
 use ccm_cloud::{
-    Backend, Ingress, IpFamily, IpMode, PortStatus, Protocol, Service, ServicePort, ServiceType,
-    TrafficPolicy, Wish,
+    Backend, Ingress, IpFamily, IpMode, PortStatus, Protocol, Service, ServicePort, ServiceType, TrafficPolicy, Wish,
 };
 
 use super::{Entering, is_declared, to_address};

@@ -187,12 +187,11 @@ async fn a_captured_value_in_a_request_is_refused_and_not_held_against_the_compo
     let granted: &[(&str, &[&str])] = &[("session", &["api:header:x-session", "api:capture-json:/id"])];
     let egress = open(&cloud, credentials, granted).unwrap();
     let headers = vec![("authorization".to_owned(), vec![secret("token")])];
-    let capture = super::walls::capture(CaptureSource::JsonPointer("/id".to_owned()));
+    let capture = walls::capture(CaptureSource::JsonPointer("/id".to_owned()));
     egress.send(Request { headers, capture, ..post(Effect::Read) }, &call()).await.unwrap();
     cloud.take();
     for _ in 0..4 {
-        let error =
-            egress.send(Request { path: format!("/{ID}"), ..post(Effect::Read) }, &call()).await.unwrap_err();
+        let error = egress.send(Request { path: format!("/{ID}"), ..post(Effect::Read) }, &call()).await.unwrap_err();
         assert!(error.message.contains("a captured value of the credential \"session\" stands in the path"), "{error}");
         assert!(error.reason == TransportReason::Denied && !error.message.contains(ID), "{error}");
     }
