@@ -80,6 +80,19 @@ impl Tenant {
         Ok(Self { lab: lab.clone(), user, name, project, password, credential, secret, network, subnet, router, user_id })
     }
 
+    /// Another password for its user, with which all tokens of the old one end.
+    ///
+    /// # Errors
+    ///
+    /// Keystone refuses.
+    pub async fn change_password(&mut self, password: &str) -> Result<()> {
+        let (admin, path) = (self.lab.admin().await?, format!("/v3/users/{}", self.user_id));
+        admin.send("identity", Method::PATCH, &path, Some(json!({ "user": { "password": password } }))).await?;
+        password.clone_into(&mut self.password);
+        self.user = Caller { lab: self.lab.clone(), token: self.lab.login(&self.name, password, &self.name).await? };
+        Ok(())
+    }
+
     /// Starts machines with these names, and waits until they run.
     ///
     /// # Errors

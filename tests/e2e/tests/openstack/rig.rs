@@ -137,7 +137,7 @@ impl Rig {
             let all = api.list(&ListParams::default()).await.unwrap();
             texts.push((kind.plural.clone(), serde_json::to_string(&all.items).unwrap()));
         }
-        assert!(texts.iter().any(|(name, text)| name == "events" && text.contains("wasm-ccm")), "nothing was searched");
+        assert!(["events", "nodes", "services"].iter().all(|kind| texts.iter().any(|(name, _)| name == kind)), "nothing was searched");
         for (place, text) in texts {
             let shown = secrets.iter().find(|secret| text.contains(secret.as_str()));
             assert!(shown.is_none(), "{shown:?} is in {place}:\n{text}");
