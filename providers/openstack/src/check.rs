@@ -4,13 +4,14 @@ use ccm_sdk::credential;
 use ccm_sdk::meta::Capability;
 use ccm_sdk::types::{Failure, Problem};
 
-use crate::api::{KEY_MANAGER, NEUTRON, NOVA, OCTAVIA, SERVICES, SESSION, Service};
+use crate::api::{KEY_MANAGER, KEYSTONE, NEUTRON, NOVA, OCTAVIA, SERVICES, SESSION, Service};
 use crate::config::{self, Config};
 use crate::login;
 
 /// All that is wrong.
 pub(crate) fn check(online: bool) -> Result<Vec<Problem>, Failure> {
     let (config, mut problems) = config::current();
+    problems.extend(login::problem_of_url(KEYSTONE.base_path().as_deref()));
     problems.extend(login::problems(&config.identity, credential::is_available));
     if online && !problems.iter().any(|problem| problem.fatal) {
         problems.extend(of_cloud(&config)?);

@@ -148,6 +148,18 @@ fn method(identity: &Identity, has: impl Fn(&str) -> bool) -> Option<Method> {
     identity.application_credential_name.is_some().then_some(Method::ApplicationName)
 }
 
+/// What is wrong with where logins go. `base` is the path of Keystone's URL, if it has one.
+pub(crate) fn problem_of_url(base: Option<&str>) -> Option<Problem> {
+    let message = match base {
+        None => "is missing: the URL of Keystone",
+        Some(path) if path.ends_with("/v2.0") => {
+            "ends in /v2.0, which no Keystone has had since 2018: write /v3, or no version at all"
+        }
+        Some(_) => return None,
+    };
+    Some(Problem::fatal(format!("{FILE}:global.auth-url"), message))
+}
+
 /// What is wrong with who logs in, all of it.
 pub(crate) fn problems(identity: &Identity, has: impl Fn(&str) -> bool) -> Vec<Problem> {
     body(identity, has).err().unwrap_or_default()

@@ -4,10 +4,10 @@
 //! |---|---|
 //! | leads to an address of a Node | the Node's; incomplete where its port lacks the pair |
 //! | leads to nobody's port | blackhole |
-//! | leads to somebody else's port, and has our tag | blackhole: a Node was there |
+//! | leads to somebody else's port, and has our tag, or led to a Node a moment ago | blackhole: a Node was there |
 //! | leads to somebody else's port otherwise | not told: it is another cluster's, or of people |
 //!
-//! The router carries a tag for every route that was made here. Ports are looked at when a route is new to us, and every hour: so an idle
+//! The router carries a tag for every route that was made here; one of the Go manager gets it with the next change. Ports are looked at when a route is new to us, and every hour: so an idle
 //! cluster costs one question every five minutes.
 
 mod change;
@@ -83,7 +83,7 @@ pub(crate) fn get_all(config: &Config, cluster: &Cluster, nodes: &[Node]) -> Res
     let is_tagged = |entry: &Entry| tag::is_ours(&table.tags, &cluster.name, &entry.network);
     let is_open = |entry: &Entry| match owners.get(&entry.hop) {
         Some(_) => !known.is_complete(entry),
-        None => !is_tagged(entry) && !known.is_others(entry),
+        None => !is_tagged(entry) && !known.is_ours(entry) && !known.is_others(entry),
     };
     let mut hops: Vec<String> =
         ours.iter().filter(|(_, entry)| is_open(entry)).map(|(_, entry)| entry.hop.to_string()).collect();
@@ -95,7 +95,7 @@ pub(crate) fn get_all(config: &Config, cluster: &Cluster, nodes: &[Node]) -> Res
     for (hop, entry) in ours {
         let Some(node) = owners.get(&entry.hop) else {
             let is_somebodys = known.is_others(&entry) || ports.iter().any(|port| pairs::has_address(port, entry.hop));
-            if is_tagged(&entry) || !is_somebodys {
+            if is_tagged(&entry) || known.is_ours(&entry) || !is_somebodys {
                 routes.push(told(hop, None, State::Blackhole));
             } else {
                 known.others(entry);
@@ -110,6 +110,7 @@ pub(crate) fn get_all(config: &Config, cluster: &Cluster, nodes: &[Node]) -> Res
         // Where there is no such port, nobody knows.
         let port = pairs::port_of(&ports, server.as_deref(), entry.hop, None);
         let lacks = !known.is_complete(&entry) && port.is_ok_and(|port| pairs::lacks(port, &entry.network));
+        known.ours(entry);
         if !lacks {
             known.complete(entry);
         }

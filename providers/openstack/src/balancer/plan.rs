@@ -131,7 +131,7 @@ impl<'a> Plan<'a> {
             self.waits = true;
             let mut body = object(&port.pool);
             body.insert("loadbalancer_id".to_owned(), json!(self.balancer.id));
-            self.steps.push(Step::make(Thing::Pool, "", Value::Object(body), format!("pool of port {number}")));
+            self.steps.push(Step::make(Thing::Pool, "", Value::Object(body), &format!("pool of port {number}")));
             return;
         };
         self.used.insert(&pool.id);
@@ -148,7 +148,7 @@ impl<'a> Plan<'a> {
                 let mut body = object(&port.listener);
                 body.insert("loadbalancer_id".to_owned(), json!(self.balancer.id));
                 body.insert("default_pool_id".to_owned(), json!(pool.id));
-                self.steps.push(Step::make(Thing::Listener, "", Value::Object(body), format!("listener {number}")));
+                self.steps.push(Step::make(Thing::Listener, "", Value::Object(body), &format!("listener {number}")));
             }
         }
     }
@@ -247,7 +247,7 @@ impl<'a> Plan<'a> {
         let number = port.listener.protocol_port;
         for member in port.members.iter().filter(|member| !has.iter().any(|other| is_same(member, other, false))) {
             let says = format!("member {} of port {number}", member.name);
-            self.steps.push(Step::make(Thing::Member, pool, Value::Object(object(member)), says));
+            self.steps.push(Step::make(Thing::Member, pool, Value::Object(object(member)), &says));
         }
         for member in has.iter().filter(|other| !port.members.iter().any(|member| is_same(member, other, false))) {
             let id = format!("{pool}/{}", member.id);
@@ -265,7 +265,7 @@ impl<'a> Plan<'a> {
             (Some(wants), None) => {
                 let mut body = object(wants);
                 body.insert("pool_id".to_owned(), json!(pool.id));
-                return self.steps.push(Step::make(Thing::Monitor, "", Value::Object(body), says));
+                return self.steps.push(Step::make(Thing::Monitor, "", Value::Object(body), &says));
             }
             (Some(wants), Some(id)) => (wants, id),
         };

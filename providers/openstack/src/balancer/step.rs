@@ -33,7 +33,7 @@ enum Verb {
 }
 
 impl Step {
-    pub(super) fn make(thing: Thing, id: &str, body: Value, says: String) -> Self {
+    pub(super) fn make(thing: Thing, id: &str, body: Value, says: &str) -> Self {
         Self { verb: Verb::Make, thing, id: id.to_owned(), body, says: format!("made {says}") }
     }
 

@@ -51,7 +51,7 @@ fn os_084_to_089_the_protocol_of_a_listener_follows_tls_then_the_header_then_the
 }
 
 #[test]
-fn os_090_to_094_a_listener_has_what_is_asked_for_and_nothing_else() {
+fn os_091_to_094_a_listener_has_what_is_asked_for_and_nothing_else() {
     let plain = only(&config(), &service(&[])).listener;
     assert_eq!(
         serde_json::to_value(&plain).expect("JSON"),
@@ -72,8 +72,13 @@ fn os_090_to_094_a_listener_has_what_is_asked_for_and_nothing_else() {
         assert_eq!(found, (protocol, header), "{case}");
         assert_eq!(listener.default_tls_container_ref.as_deref(), reference, "{case}");
     }
-    let ovn = only(&ovn(), &service(&[])).listener;
-    assert_eq!((ovn.allowed_cidrs, ovn.timeout_client_data), (None, None));
+    for (case, config, ranges, time) in [
+        ("os_093", ovn(), None, None),
+        ("amphora has both", config(), Some(vec!["0.0.0.0/0".to_owned()]), Some(50_000)),
+    ] {
+        let listener = only(&config, &service(&[])).listener;
+        assert_eq!((listener.allowed_cidrs, listener.timeout_client_data), (ranges, time), "{case}");
+    }
 }
 
 fn ovn() -> Config {
@@ -146,7 +151,7 @@ fn os_120_to_123_members_are_nodes_with_an_address_on_the_node_port() {
     let members = |service: &Service, config: &Config| ports(config, service, &nodes).remove(0).members;
     let found = members(&service, &config());
     let places: Vec<_> = found.iter().map(|member| (member.name.as_str(), member.address.as_str())).collect();
-    assert_eq!(places, [("a", "10.0.0.1"), ("b", "10.0.0.2")], "os_121 os_123");
+    assert_eq!(places, [("a", "10.0.0.1"), ("b", "10.0.0.2")], "os_123");
     assert!(found.iter().all(|member| member.protocol_port == 30_000 && member.monitor_port.is_none()));
     assert_eq!(found[0].subnet_id.as_deref(), Some("subnet-1"));
     service.external_traffic_policy = TrafficPolicy::Local;

@@ -232,6 +232,25 @@ fn a_base_url_that_ends_in_a_version_has_it_once() {
 }
 
 #[test]
+fn a_url_of_keystone_is_there_and_not_of_a_version_that_is_gone() {
+    for (base, wrong) in [
+        (None, Some("cloud-config:global.auth-url: is missing")),
+        (Some("/v2.0"), Some("cloud-config:global.auth-url: ends in /v2.0")),
+        (Some("/identity/v2.0"), Some("cloud-config:global.auth-url: ends in /v2.0")),
+        (Some(""), None),
+        (Some("/identity"), None),
+        (Some("/v3"), None),
+    ] {
+        let told = problem_of_url(base).map(|problem| (problem.fatal, problem.to_string()));
+        assert_eq!(told.is_some(), wrong.is_some(), "{base:?}");
+        assert!(
+            told.is_none_or(|(fatal, told)| fatal && wrong.is_some_and(|wrong| told.starts_with(wrong))),
+            "{base:?}"
+        );
+    }
+}
+
+#[test]
 fn os_168_169_a_refused_token_is_renewed_once_for_all_and_a_second_refusal_is_told() {
     let (cloud, _installed) = cloud();
     let refused = || {

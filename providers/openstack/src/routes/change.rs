@@ -137,7 +137,7 @@ impl Work<'_> {
         }
         self.remove_pairs(obsolete);
         self.remove_routes(obsolete);
-        self.retag(obsolete, wanted);
+        self.retag(obsolete, wanted, &known);
         self.add_routes(wanted)?;
         self.add_pairs(wanted);
         for entry in wanted.iter().filter_map(Item::open) {
@@ -204,12 +204,17 @@ impl Work<'_> {
 
     /// Takes off the tags of routes that are gone, and puts on those of routes that come. Without its tag a route is ours as long as its Node
     /// is there.
-    fn retag(&self, obsolete: &[Item], wanted: &[Item]) {
+    fn retag(&self, obsolete: &[Item], wanted: &[Item], known: &Known) {
         let of = |items: &[Item]| -> Vec<String> {
             let entries = items.iter().filter_map(Item::open);
             entries.filter_map(|entry| tag::of(&self.cluster.name, &entry.network)).collect()
         };
         let (gone, mut new) = (of(obsolete), of(wanted));
+        // Routes of before, which nobody has marked.
+        let others = self.before.routes.iter().flatten().filter_map(Entry::read).filter(|entry| known.is_ours(entry));
+        new.extend(others.filter_map(|entry| tag::of(&self.cluster.name, &entry.network)));
+        new.sort_unstable();
+        new.dedup();
         let is_there = |tag: &String| self.before.tags.contains(tag);
         let gone: Vec<String> = gone.into_iter().filter(|tag| is_there(tag) && !new.contains(tag)).collect();
         new.retain(|tag| !is_there(tag));

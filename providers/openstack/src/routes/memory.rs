@@ -55,29 +55,36 @@ impl Table {
     }
 }
 
-/// Routes whose ports need no look.
+/// Routes whose ports need no look, and those that led to a Node.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     is_due: bool,
-    /// They have their pair.
+    /// They lead to a Node, or did when they were looked at last.
+    ours: BTreeSet<Entry>,
+    /// Of these, they have their pair.
     complete: BTreeSet<Entry>,
     /// They lead to a port of somebody else.
     others: BTreeSet<Entry>,
 }
 
 impl Known {
-    /// When it is time to look at all ports, nothing is known.
+    /// When it is time to look at all ports, nothing is known of them.
     pub(super) fn kept() -> Self {
         let is_due = cache::get(LOOKED).is_none();
         let mut known = Self { is_due, ..Self::default() };
-        for line in lines(KNOWN).filter(|_| !is_due).into_iter().flatten() {
+        for line in lines(KNOWN).into_iter().flatten() {
             let mut words = line.split(' ');
             let entry = |mut words: std::str::Split<'_, char>| {
                 Some(Entry { network: Cidr::masked(words.next()?)?, hop: words.next()?.parse().ok()? })
             };
             match words.next() {
-                Some("pair") => known.complete.extend(entry(words)),
-                Some("other") => known.others.extend(entry(words)),
+                Some("pair") => {
+                    let entry = entry(words);
+                    known.ours.extend(entry);
+                    known.complete.extend(entry.filter(|_| !is_due));
+                }
+                Some("ours") => known.ours.extend(entry(words)),
+                Some("other") if !is_due => known.others.extend(entry(words)),
                 _ => {}
             }
         }
@@ -96,7 +103,16 @@ impl Known {
         self.others.contains(entry)
     }
 
+    pub(super) fn is_ours(&self, entry: &Entry) -> bool {
+        self.ours.contains(entry)
+    }
+
+    pub(super) fn ours(&mut self, entry: Entry) {
+        self.ours.insert(entry);
+    }
+
     pub(super) fn complete(&mut self, entry: Entry) {
+        self.ours.insert(entry);
         self.complete.insert(entry);
     }
 
@@ -106,6 +122,7 @@ impl Known {
 
     /// What was so of it is so no more.
     pub(super) fn forget(&mut self, entry: &Entry) {
+        self.ours.remove(entry);
         self.complete.remove(entry);
         self.others.remove(entry);
     }
@@ -114,8 +131,9 @@ impl Known {
     pub(super) fn keep(self) {
         let line = |word: &str, entry: &Entry| format!("{word} {} {}\n", entry.network, entry.hop);
         let complete = self.complete.iter().map(|entry| line("pair", entry));
+        let ours = self.ours.difference(&self.complete).map(|entry| line("ours", entry));
         let others = self.others.iter().map(|entry| line("other", entry));
-        let text: String = complete.chain(others).collect();
+        let text: String = complete.chain(ours).chain(others).collect();
         cache::put(KNOWN, text.as_bytes(), PERIOD.saturating_mul(2));
         if self.is_due {
             cache::put(LOOKED, b"", PERIOD);
