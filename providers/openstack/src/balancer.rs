@@ -33,11 +33,12 @@ use ccm_sdk::words::few;
 use ccm_sdk::{Done, cache};
 
 use crate::annotations as names;
-use crate::api::octavia::{self, Balancer};
+use crate::api::octavia::{self, Balancer, Listener};
 use crate::config::Config;
 use crate::desired::Port;
 
 use self::done::{WITHOUT_ADDRESS, told};
+use self::plan::Known;
 use self::seen::Seen;
 use self::step::{Step, Writer};
 use self::work::Work;
@@ -161,11 +162,11 @@ fn make(
     if balancer.status == "PENDING_DELETE" {
         return Err(Failure::pending(format!("load balancer {} is being deleted", balancer.id)).after(ADDRESSES));
     }
+    work.admit(&balancer)?;
     if let Some(wrong) = wrong {
         work.follow(&balancer, &chosen, done)?;
         return Err(wrong);
     }
-    work.admit(&balancer)?;
     if balancer.status == "ERROR" {
         return work.replace(&balancer, done);
     }
@@ -198,7 +199,10 @@ fn follow_nodes(
     work.follow(&balancer, &chosen, done)?;
     groups::ensure(&work, &balancer, &chosen, done)?;
     work.remark(&balancer, &chosen, done);
-    Ok(service.ingress.clone())
+    match service.ingress.is_empty() {
+        false => Ok(service.ingress.clone()),
+        true => Ok(work.ingress(&work.address(&balancer, done)?)),
+    }
 }
 
 /// How much of a load balancer is brought to what it should be.
@@ -207,9 +211,6 @@ enum Scope {
     All,
     Members,
 }
-
-/// Own listeners: ID, protocol, port, pool.
-type Known = Vec<(String, String, u16, String)>;
 
 /// How long it is known which listeners a load balancer has, for members alone. The tree tells when that is not so.
 const KNOWN: Duration = Duration::from_secs(600);
@@ -262,7 +263,13 @@ impl Work<'_> {
 
     fn plan(&self, balancer: &Balancer, ports: &[Port]) -> Result<Vec<Step>, Failure> {
         let seen = Seen::read(balancer, ports)?;
-        let own = seen.listeners.iter().filter(|listener| self.is_own(balancer, &listener.tags));
+        self.know(balancer, &seen.listeners);
+        plan::steps(self, balancer, ports, &seen)
+    }
+
+    /// Notes which listeners the Service has.
+    fn know(&self, balancer: &Balancer, listeners: &[Listener]) -> Known {
+        let own = listeners.iter().filter(|listener| self.is_own(balancer, &listener.tags));
         let known: Known = own
             .map(|listener| {
                 let pool = listener.default_pool_id.clone().unwrap_or_default();
@@ -270,26 +277,24 @@ impl Work<'_> {
             })
             .collect();
         cache::put_json(&known_key(balancer), &known, KNOWN);
-        plan::steps(self, balancer, ports, &seen)
+        known
     }
 
     fn plan_members(&self, balancer: &Balancer, ports: &[Port]) -> Result<Vec<Step>, Failure> {
+        let tree = seen::tree(&balancer.id)?;
+        let is_there = |(id, _, _, pool): &(String, String, u16, String)| {
+            let branch = tree.listeners.iter().find(|branch| branch.id == *id);
+            branch.is_some_and(|branch| pool.is_empty() || branch.pools.iter().any(|twig| twig.id == *pool))
+        };
         let known: Option<Known> = cache::get_json(&known_key(balancer));
-        if let Some(known) = known {
-            let tree = seen::tree(&balancer.id)?;
-            let is_there = |(id, _, _, pool): &(String, String, u16, String)| {
-                let branch = tree.listeners.iter().find(|branch| branch.id == *id);
-                branch.is_some_and(|branch| pool.is_empty() || branch.pools.iter().any(|twig| twig.id == *pool))
-            };
-            if known.iter().all(is_there) {
-                let seen = Seen { members: seen::members_of(tree), ..Seen::default() };
-                if let Some(steps) = plan::members(self, balancer, ports, &known, &seen) {
-                    return Ok(steps);
-                }
-            }
-        }
-        // A port has no listener, or somebody has been at it.
-        self.plan(balancer, ports)
+        let known = match known.filter(|known| known.iter().all(is_there)) {
+            Some(known) => known,
+            None => self.know(balancer, &octavia::listeners(Some(&balancer.id))?),
+        };
+        let seen = Seen { members: seen::members_of(tree), ..Seen::default() };
+        let (steps, whole) = plan::members(self, balancer, ports, &known, &seen);
+        // A port has no listener. What cannot be is not made instead.
+        if whole || !self.is_sound() { Ok(steps) } else { self.plan(balancer, ports) }
     }
 
     /// Nodes that have addresses, and none that the load balancer could reach. One that has none yet is a member as soon as it has: the host

@@ -168,6 +168,11 @@ pub(crate) fn read(config: &Config, cluster: &str, service: &Service) -> (Servic
             "the provider ovn of Octavia cannot keep clients out; set manage-security-groups, or everybody is let in";
         reader.problems.push(Problem::harmless("spec.loadBalancerSourceRanges", message));
     }
+    if service.ip_families.len() > 1 {
+        let of = if family == Some(IpFamily::Ipv6) { 6 } else { 4 };
+        let message = format!("the load balancer has one address, of IPv{of}: that family comes first");
+        reader.problems.push(Problem::harmless("spec.ipFamilies", message));
+    }
     if service.ports.is_empty() {
         reader.problems.push(Problem::fatal("spec.ports", "no service ports provided"));
     }

@@ -56,22 +56,29 @@ pub(super) fn steps(work: &Work<'_>, balancer: &Balancer, ports: &[Port], seen: 
     Ok(steps)
 }
 
-/// Only the members; `None` where a port has no listener or no pool yet, so that all has to be looked at.
+/// Own listeners: ID, protocol, port, pool.
+pub(super) type Known = Vec<(String, String, u16, String)>;
+
+/// Only the members, and whether every port has a listener and a pool for them.
 pub(super) fn members(
     work: &Work<'_>,
     balancer: &Balancer,
     ports: &[Port],
-    listeners: &[(String, String, u16, String)],
+    listeners: &Known,
     seen: &Seen,
-) -> Option<Vec<Step>> {
+) -> (Vec<Step>, bool) {
     let mut plan = Plan { work, balancer, seen, steps: vec![], last: vec![], used: BTreeSet::new(), waits: false };
+    let mut whole = true;
     for port in ports {
         let wanted = (port.listener.protocol.as_str(), port.listener.protocol_port);
-        let is_it = |(_, protocol, number, _): &&(String, String, u16, String)| (protocol.as_str(), *number) == wanted;
-        let (_, _, _, pool) = listeners.iter().find(is_it).filter(|(_, _, _, pool)| !pool.is_empty())?;
-        plan.members(port, pool);
+        let mut all = listeners.iter();
+        let it = all.find(|(_, protocol, number, pool)| (protocol.as_str(), *number) == wanted && !pool.is_empty());
+        match it {
+            Some((_, _, _, pool)) => plan.members(port, pool),
+            None => whole = false,
+        }
     }
-    Some(plan.steps)
+    (plan.steps, whole)
 }
 
 /// Whether both cannot be on one load balancer.

@@ -26,12 +26,19 @@ pub(super) struct Work<'a> {
     pub(super) host: &'a Host,
     pub(super) service: &'a Service,
     pub(super) spec: ServiceSpec,
+    /// What it asks for can be. Otherwise nothing but the members follows.
+    is_sound: bool,
 }
 
 impl<'a> Work<'a> {
     pub(super) fn read(config: &'a Config, host: &'a Host, service: &'a Service) -> (Self, Vec<Problem>) {
         let (spec, problems) = service_spec::read(config, &host.cluster, service);
-        (Self { config, host, service, spec }, problems)
+        let is_sound = !problems.iter().any(|problem| problem.fatal);
+        (Self { config, host, service, spec, is_sound }, problems)
+    }
+
+    pub(super) const fn is_sound(&self) -> bool {
+        self.is_sound
     }
 
     /// The Nodes that are members.

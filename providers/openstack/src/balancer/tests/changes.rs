@@ -234,7 +234,7 @@ fn os_193_195_addresses_are_compared_as_such_and_a_pool_can_be_empty() {
 #[test]
 fn os_203_members_that_cannot_be_read_are_not_written() {
     let line = "load-balancer GET /lbaas/pools/pool-1/members";
-    let cloud = whole().on(line, Reply::status(500)).on(line, Reply::status(500));
+    let cloud = whole().on(line, Reply::status(500)).on(TREE, Reply::status(500));
     for done in [run(&settled(&[])), update_backends(&usual(), &host(), &settled(&[]), &nodes()[..1])] {
         assert_eq!(reaction(&done), Reaction::Retry);
         later(&cloud);
@@ -281,14 +281,35 @@ fn one_in_error_is_reported_and_made_anew_only_with_consent() {
     assert_eq!((reaction(&run(&consent)), written(&cloud)), (Reaction::Retry, vec![]));
 }
 
-/// What a person has to put right does not keep Nodes from being followed.
+/// What a person has to put right does not keep Nodes from being followed, and is not made in the meantime: ranges that cannot be read
+/// would have let everybody in.
 #[test]
 fn members_follow_although_the_rest_cannot_be() {
-    let cloud = cloud_of(&balancer(), &[listener()], &[pool()], &[member(1)]).on(MEMBERS, accepted());
-    let service = settled(&[(names::MONITOR_MAX_RETRIES, "99")]);
-    let done = all(&cloud, &service);
-    assert_eq!(written(&cloud)[..1], [MEMBERS]);
-    assert_ne!(done.outcome.failure, None);
+    let narrow = with(listener(), json!({ "allowed_cidrs": ["10.0.0.0/8"] }));
+    let mut service = settled(&[(names::SOURCE_RANGES, "everybody")]);
+    service.ports.push(port(443, 30_443));
+    let calls: [&dyn Fn() -> Done; 2] = [&|| run(&service), &|| update_backends(&usual(), &host(), &service, &nodes())];
+    for call in calls {
+        let cloud = cloud_of(&balancer(), std::slice::from_ref(&narrow), &[pool()], &[member(1)])
+            .on(MEMBERS, accepted())
+            .on(TREE, tree(&[listener()], &[member(1)]))
+            .on(TREE, tree(&[listener()], &[member(1), member(2)]));
+        assert_eq!(reaction(&call()), Reaction::Pending);
+        later(&cloud);
+        let done = call();
+        assert_eq!(written(&cloud), [MEMBERS]);
+        assert!(done.outcome.failure.is_none_or(|failure| failure.reaction == Reaction::Invalid));
+    }
+}
+
+/// With members alone to change, the Go manager failed for ever.
+#[test]
+fn a_listener_that_somebody_deleted_is_made_again_when_nodes_are_followed() {
+    let free = with(pool(), json!({ "listeners": [] }));
+    let line = "load-balancer POST /lbaas/listeners";
+    let cloud = cloud_of(&balancer(), &[], &[free], &[member(1), member(2)]).on(line, Reply::json(201, "{}"));
+    update_backends(&usual(), &host(), &settled(&[]), &nodes());
+    assert_eq!(written(&cloud), [line]);
 }
 
 #[test]
