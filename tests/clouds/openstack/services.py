@@ -107,8 +107,9 @@ class Services:
                "-keyout", f"{folder}/ca.key", "-out", f"{folder}/ca.pem"]
 
     def start_keystone(self):
+        # Its memory of tokens is that of the process; of two threads, one was seen to act with the roles of the other.
         self._web("keystone", "/usr/bin/keystone-wsgi-public", OS_KEYSTONE_CONFIG_FILES=f"{self.etc}/keystone/keystone.conf",
-                  OS_KEYSTONE_CONFIG_DIR=f"{self.etc}/keystone")
+                  OS_KEYSTONE_CONFIG_DIR=f"{self.etc}/keystone", threads=1)
         self.processes.wait("keystone", lambda: answers(url("keystone") + "/v3"))
 
     def start(self):

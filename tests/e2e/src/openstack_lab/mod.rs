@@ -36,7 +36,8 @@ impl Lab {
     /// There is none.
     pub fn find() -> Result<Self> {
         let path = folder()?.join("lab.json");
-        let text = std::fs::read_to_string(&path).with_context(|| format!("{}: run `./just lab-openstack`", path.display()))?;
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("{}: run `./just lab-openstack`", path.display()))?;
         let said: Value = serde_json::from_str(&text)?;
         let of_services = said["services"].as_object().context("lab.json has no services")?;
         let mut services = vec![("identity".to_owned(), proxy::base(&said["identity"])?)];
@@ -179,7 +180,8 @@ impl Caller {
 
     async fn ask(&self, service: &str, method: Method, path: &str, body: Option<Value>) -> Result<(u16, String)> {
         let base = self.lab.service(service).with_context(|| format!("the lab has no {service}"))?;
-        let mut request = self.lab.0.client.request(method, format!("{base}{path}")).header("x-auth-token", &self.token);
+        let mut request =
+            self.lab.0.client.request(method, format!("{base}{path}")).header("x-auth-token", &self.token);
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body.to_string());
         }

@@ -220,7 +220,9 @@ impl Shared {
         let Some(base) = self.lab.service(service) else { return Some(Answer::refusal(404)) };
         let url = format!("{base}/{}", self.paged(parts, path));
         let mut request = self.client.request(parts.method.clone(), url).body(self.inwards(sent));
-        for (name, value) in parts.headers.iter().filter(|(name, _)| *name != http::header::HOST && *name != CONTENT_LENGTH) {
+        for (name, value) in
+            parts.headers.iter().filter(|(name, _)| *name != http::header::HOST && *name != CONTENT_LENGTH)
+        {
             request = request.header(name, value);
         }
         let answer = request.send().await.ok()?;
@@ -230,7 +232,9 @@ impl Shared {
         for name in [CONTENT_LENGTH, TRANSFER_ENCODING, http::header::CONTENT_ENCODING] {
             headers.remove(name);
         }
-        if let Some(to) = headers.get(LOCATION).and_then(|to| to.to_str().ok()).and_then(|to| self.outwards(to).parse().ok()) {
+        if let Some(to) =
+            headers.get(LOCATION).and_then(|to| to.to_str().ok()).and_then(|to| self.outwards(to).parse().ok())
+        {
             headers.insert(LOCATION, to);
         }
         self.tokens.lock().extend(headers.get(ISSUED).and_then(|token| token.to_str().ok()).map(str::to_owned));
@@ -241,11 +245,22 @@ impl Shared {
     /// The path of a list with a limit that is not greater than that of a page.
     fn paged(&self, parts: &http::request::Parts, path: &str) -> String {
         const LISTS: [&str; 12] = [
-            "detail", "ports", "networks", "subnets", "routers", "floatingips", "security-groups", "security-group-rules",
-            "loadbalancers", "listeners", "pools", "members",
+            "detail",
+            "ports",
+            "networks",
+            "subnets",
+            "routers",
+            "floatingips",
+            "security-groups",
+            "security-group-rules",
+            "loadbalancers",
+            "listeners",
+            "pools",
+            "members",
         ];
         let (route, query) = path.split_once('?').unwrap_or((path, ""));
-        let is_list = parts.method == http::Method::GET && route.rsplit('/').next().is_some_and(|last| LISTS.contains(&last));
+        let is_list =
+            parts.method == http::Method::GET && route.rsplit('/').next().is_some_and(|last| LISTS.contains(&last));
         let Some(most) = self.page.lock().filter(|_| is_list) else { return path.to_owned() };
         let own = query.split('&').find_map(|pair| pair.strip_prefix("limit=")?.parse().ok()).unwrap_or(most);
         let rest = query.split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("limit="));
@@ -311,7 +326,8 @@ impl Answer {
 /// Service and path, in which every ID is a star.
 fn starred(path: &str) -> String {
     let is_id = |part: &str| part.len() >= 32 && part.chars().all(|letter| letter.is_ascii_hexdigit() || letter == '-');
-    let parts: Vec<&str> = path.trim_start_matches('/').split('/').map(|part| if is_id(part) { "*" } else { part }).collect();
+    let parts: Vec<&str> =
+        path.trim_start_matches('/').split('/').map(|part| if is_id(part) { "*" } else { part }).collect();
     parts.join("/")
 }
 

@@ -77,7 +77,37 @@ impl Tenant {
         let router = id(&user.make("network", "/v2.0/routers", "router", wish).await?)?;
         let path = format!("/v2.0/routers/{router}/add_router_interface");
         user.send("network", Method::PUT, &path, Some(json!({ "subnet_id": subnet }))).await?;
-        Ok(Self { lab: lab.clone(), user, name, project, password, credential, secret, network, subnet, router, user_id })
+        Ok(Self {
+            lab: lab.clone(),
+            user,
+            name,
+            project,
+            password,
+            credential,
+            secret,
+            network,
+            subnet,
+            router,
+            user_id,
+        })
+    }
+
+    /// Another password for its user, with which all tokens of the old one end.
+    ///
+    /// # Errors
+    ///
+    /// Keystone refuses.
+    pub async fn change_password(&mut self, password: &str) -> Result<()> {
+        let (admin, path) = (self.lab.admin().await?, format!("/v3/users/{}", self.user_id));
+        admin.send("identity", Method::PATCH, &path, Some(json!({ "user": { "password": password } }))).await?;
+        password.clone_into(&mut self.password);
+        // A token of the second in which the others end, ends with them.
+        until(LIMIT, async || {
+            self.user =
+                Caller { lab: self.lab.clone(), token: self.lab.login(&self.name, password, &self.name).await? };
+            Ok(self.user.ask("network", Method::GET, "/v2.0/routers", None).await?.0 == 200)
+        })
+        .await
     }
 
     /// Starts machines with these names, and waits until they run.
@@ -171,12 +201,15 @@ impl Tenant {
         let mut found = BTreeMap::new();
         let network = NETWORK.map(|kind| ("network", format!("/v2.0/{kind}"), kind));
         let balancers = BALANCERS.map(|kind| ("load-balancer", format!("/v2.0/lbaas/{kind}"), kind));
-        let servers = [("compute", "/v2.1/servers".to_owned(), "servers"), ("key-manager", "/v1/secrets".to_owned(), "secrets")];
+        let servers =
+            [("compute", "/v2.1/servers".to_owned(), "servers"), ("key-manager", "/v1/secrets".to_owned(), "secrets")];
         for (service, path, kind) in network.into_iter().chain(balancers).chain(servers) {
             for mut object in self.list(service, &path, &kind.replace('-', "_")).await? {
                 let name = object["id"].as_str().or(object["secret_ref"].as_str()).unwrap_or_default().to_owned();
                 if let Some(fields) = object.as_object_mut() {
-                    fields.retain(|field, _| !["updated_at", "revision_number", "status", "security_group_rules"].contains(&&**field));
+                    fields.retain(|field, _| {
+                        !["updated_at", "revision_number", "status", "security_group_rules"].contains(&&**field)
+                    });
                 }
                 found.insert(format!("{kind} {name}"), object);
             }
@@ -191,7 +224,9 @@ impl Tenant {
     /// Something resists.
     pub async fn remove(self) -> Result<()> {
         for balancer in self.balancers().await? {
-            self.user.delete("load-balancer", &format!("/v2.0/lbaas/loadbalancers/{}?cascade=true", id(&balancer)?)).await?;
+            self.user
+                .delete("load-balancer", &format!("/v2.0/lbaas/loadbalancers/{}?cascade=true", id(&balancer)?))
+                .await?;
         }
         until(LIMIT, async || Ok(self.balancers().await?.is_empty())).await?;
         let servers = self.list("compute", "/v2.1/servers", "servers").await?;

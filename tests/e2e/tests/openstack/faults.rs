@@ -6,7 +6,7 @@ use ccm_e2e::openstack_lab::{Act, Fault, Of, When};
 use serde_json::json;
 
 use crate::rig::Rig;
-use crate::service_look::{delete, serve, await_served, services};
+use crate::service_look::{await_served, delete, serve, services};
 use crate::stage::LIMIT;
 
 /// A request that is struck, of all but logins, counted from the beginning of what a Service goes through.
@@ -14,8 +14,14 @@ async fn one_fault_at_every_request(when: When, act: Act) {
     let rig = Rig::new().await;
     rig.members(["n1", "n2"]).await;
     let before = rig.tenant.inventory().await.unwrap();
-    let host = rig.host(&["--limit=request-time=5s", "--limit=retry-delay=20ms", "--limit=max-retry-delay=100ms", "--limit=max-pause=100ms",
-        "--limit=breaker-first-pause=50ms", "--limit=breaker-pause=200ms"]);
+    let host = rig.host(&[
+        "--limit=request-time=5s",
+        "--limit=retry-delay=20ms",
+        "--limit=max-retry-delay=100ms",
+        "--limit=max-pause=100ms",
+        "--limit=breaker-first-pause=50ms",
+        "--limit=breaker-pause=200ms",
+    ]);
     host.ready().await;
     for first in 1.. {
         let planned = rig.proxy.plan(Fault { of: Of::ALL, first, times: 1, when, act });
@@ -26,7 +32,9 @@ async fn one_fault_at_every_request(when: When, act: Act) {
         delete(rig.client(), &name).await;
         await_absent(&services(rig.client()), &name, LIMIT).await.unwrap();
         let is_as_before = async || Ok(rig.tenant.inventory().await? == before);
-        until(LIMIT, is_as_before).await.unwrap_or_else(|error| panic!("after {act:?} {when:?} request {first}: {error:#}"));
+        until(LIMIT, is_as_before)
+            .await
+            .unwrap_or_else(|error| panic!("after {act:?} {when:?} request {first}: {error:#}"));
         rig.proxy.heal();
         if planned.struck() == 0 {
             assert!(first > 5, "a Service is more than {first} requests");

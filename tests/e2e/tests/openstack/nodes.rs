@@ -60,7 +60,10 @@ async fn a_node_is_found_with_a_password_and_in_lists_that_come_in_pieces() {
         let node = await_untainted(rig.client(), name).await;
         assert_initialised(&node, &provider_id(server), &server.address);
     }
-    assert!(rig.proxy.count(Of { method: "GET", path: "compute/v2.1/servers/detail" }) >= 3, "five servers are three pieces");
+    assert!(
+        rig.proxy.count(Of { method: "GET", path: "compute/v2.1/servers/detail" }) >= 3,
+        "five servers are three pieces"
+    );
     rig.end(host).await;
 }
 
@@ -75,7 +78,9 @@ async fn a_node_goes_when_nova_says_by_id_that_its_server_is_gone_and_one_that_i
         initialised(name, server).not_ready().register(client).await.unwrap();
     }
     let host = rig.host(&QUICK);
-    host.await_count("ccm_node_lifecycle_looks_total", &["answer=\"running\""], LIMIT, |looks| looks >= 3.0).await.unwrap();
+    host.await_count("ccm_node_lifecycle_looks_total", &["answer=\"running\""], LIMIT, |looks| looks >= 3.0)
+        .await
+        .unwrap();
     rig.tenant.switch(&servers[1].id, "os-stop").await.unwrap();
     await_node(client, "n2", LIMIT, is_shut_down).await.unwrap();
     let mark = rig.proxy.mark();
@@ -84,7 +89,8 @@ async fn a_node_goes_when_nova_says_by_id_that_its_server_is_gone_and_one_that_i
     let told = await_event(client, "n1", "Normal", "DeletingNode", &[]).await;
     assert_eq!(told, "Deleting node n1 because it does not exist in the cloud provider");
     let path = format!("/compute/v2.1/servers/{}", servers[0].id);
-    let denied = rig.proxy.since(mark).into_iter().filter(|exchange| exchange.uri == path && exchange.status == Some(404));
+    let denied =
+        rig.proxy.since(mark).into_iter().filter(|exchange| exchange.uri == path && exchange.status == Some(404));
     assert!(denied.count() >= 2, "asked twice, by ID");
     rig.tenant.switch(&servers[1].id, "os-start").await.unwrap();
     await_node(client, "n2", LIMIT, |node| !is_shut_down(node)).await.unwrap();

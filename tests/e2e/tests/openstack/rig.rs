@@ -83,10 +83,13 @@ impl Rig {
         self.stage.file("cloud.conf", format!("[Global]\nauth-url = {url}\nregion = RegionOne\n{login}{more}"))
     }
 
-    /// Sections for load balancers inside the network, and routes through the router.
+    /// Sections for load balancers in the network with addresses outside, and routes through the router.
     pub(crate) fn sections(&self) -> String {
         let Tenant { subnet, router, .. } = &self.tenant;
-        format!("[LoadBalancer]\nsubnet-id = {subnet}\n[Route]\nrouter-id = {router}\n")
+        let outside = self.lab.said("public_network").unwrap();
+        format!(
+            "[LoadBalancer]\nsubnet-id = {subnet}\nfloating-network-id = {outside}\n[Route]\nrouter-id = {router}\n"
+        )
     }
 
     /// A host with what [`configure`](Self::configure) has written.
@@ -137,7 +140,10 @@ impl Rig {
             let all = api.list(&ListParams::default()).await.unwrap();
             texts.push((kind.plural.clone(), serde_json::to_string(&all.items).unwrap()));
         }
-        assert!(texts.iter().any(|(name, text)| name == "events" && text.contains("wasm-ccm")), "nothing was searched");
+        assert!(
+            ["events", "nodes", "services"].iter().all(|kind| texts.iter().any(|(name, _)| name == kind)),
+            "nothing was searched"
+        );
         for (place, text) in texts {
             let shown = secrets.iter().find(|secret| text.contains(secret.as_str()));
             assert!(shown.is_none(), "{shown:?} is in {place}:\n{text}");

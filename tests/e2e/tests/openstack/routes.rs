@@ -41,11 +41,15 @@ async fn a_node_has_a_route_and_a_pair_and_both_go_with_it() {
     let (first, second) = (route("10.244.1.0/24", &one.address), route("10.244.2.0/24", &two.address));
     let wanted = [first, second.clone()];
     until(LIMIT, async || Ok(routes(&rig).await == wanted)).await.unwrap();
-    until(LIMIT, async || Ok(pairs(&rig, &one.id).await.len() == 1 && pairs(&rig, &two.id).await.len() == 1)).await.unwrap();
+    until(LIMIT, async || Ok(pairs(&rig, &one.id).await.len() == 1 && pairs(&rig, &two.id).await.len() == 1))
+        .await
+        .unwrap();
     assert_eq!(pairs(&rig, &one.id).await[0]["ip_address"], "10.244.1.0/24");
 
     nodes(rig.client()).delete("n1", &DeleteParams::default()).await.unwrap();
-    until(LIMIT, async || Ok(routes(&rig).await == [second.clone()] && pairs(&rig, &one.id).await.is_empty())).await.unwrap();
+    until(LIMIT, async || Ok(routes(&rig).await == [second.clone()] && pairs(&rig, &one.id).await.is_empty()))
+        .await
+        .unwrap();
     assert_eq!(pairs(&rig, &two.id).await.len(), 1);
     nodes(rig.client()).delete("n2", &DeleteParams::default()).await.unwrap();
     until(LIMIT, async || Ok(routes(&rig).await.is_empty())).await.unwrap();
