@@ -224,7 +224,7 @@ pub(crate) fn not_older(
     let (least, before) = (highest.signed.counter, short(&highest.digest));
     let error = match &new.signed {
         Some(signed) if signed.counter >= least => return Ok(()),
-        Some(Signed { name, counter }) => anyhow!(
+        Some(Signed { name, counter, .. }) => anyhow!(
             "it is older than what was proven before: its signature has the counter {counter}, and that of {name} {before} had {least}; sign it again with a counter of at least {least} if it is right; {WAY_OUT}"
         ),
         None => anyhow!(
