@@ -185,7 +185,7 @@ impl ProviderMetrics {
 #[cfg(test)]
 impl ProviderMetrics {
     /// How many exchanges of a source were counted, and how long they took together in seconds.
-    pub(crate) fn exchanges_of(&self, source: &str) -> (u64, f64) {
+    pub(crate) fn exchanges_of(&self, source: &str) -> (f64, f64) {
         let mut registry = Registry::default();
         Registry::register(&mut registry, "exchanges", "", self.exchange_duration.clone());
         let mut text = String::new();
@@ -194,7 +194,7 @@ impl ProviderMetrics {
             let series = format!("exchanges_{name}{{source=\"{source}\"}} ");
             text.lines().find_map(|line| line.strip_prefix(&series)).map_or(0.0, |value| value.parse().unwrap())
         };
-        (value("count") as u64, value("sum"))
+        (value("count"), value("sum"))
     }
 }
 

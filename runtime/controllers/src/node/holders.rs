@@ -291,7 +291,7 @@ mod tests {
         let mut bench = bench(vec![ready("a"), node("b").ready("True"), node("new").tainted()]);
         let wanted = |kind: AddressKind| [address(kind, "10.0.0.7")];
         let begins = |bench: &Bench, draft: Draft| bench.holders.check(&draft.object(), &wanted(INTERNAL));
-        let write = begins(&bench, ready("a")).ok().unwrap();
+        let write = begins(&bench, ready("a")).unwrap();
         for kind in [INTERNAL, EXTERNAL, AddressKind::Hostname] {
             for other in [node("b").ready("True"), node("new").tainted()] {
                 assert!(bench.check(other, kind, "10.0.0.7").contains("an address of node a"), "{kind:?}");
@@ -299,7 +299,7 @@ mod tests {
         }
         assert!(begins(&bench, ready("a")).is_ok(), "its own try again");
         drop(write);
-        let write = begins(&bench, node("b").ready("True")).ok().expect("the write of a has failed");
+        let write = begins(&bench, node("b").ready("True")).expect("the write of a has failed");
         write.done();
         assert!(bench.check(ready("a"), INTERNAL, "10.0.0.7").contains("node b"), "not seen yet");
         bench.see(node("b").ready("True").address("InternalIP", "10.0.0.7"));
@@ -307,12 +307,12 @@ mod tests {
         bench.see(node("b").ready("True").address("InternalIP", "10.0.0.8"));
         assert_eq!(bench.check(ready("a"), INTERNAL, "10.0.0.7"), "", "it has another one");
         // Somebody else took it away before the store showed it.
-        begins(&bench, ready("a")).ok().unwrap().done();
+        begins(&bench, ready("a")).unwrap().done();
         assert_ne!(bench.check(node("b").ready("True"), INTERNAL, "10.0.0.7"), "");
         tokio::time::advance(Duration::from_secs(60)).await;
         assert_eq!(bench.check(node("b").ready("True"), INTERNAL, "10.0.0.7"), "");
         // A machine that is gone keeps nothing, and several may leave their network by one address.
-        begins(&bench, ready("a")).ok().unwrap().done();
+        begins(&bench, ready("a")).unwrap().done();
         bench.see(node("a").ready("Unknown").address("InternalIP", "10.0.0.1"));
         assert_eq!(bench.check(node("b").ready("True"), INTERNAL, "10.0.0.7"), "");
         let outwards = bench.holders.check(&ready("c").object(), &wanted(EXTERNAL));
@@ -332,11 +332,11 @@ mod tests {
         assert_eq!(takes(&bench, "new", ID).err().as_deref(), Some("has"));
         assert!(takes(&bench, "new", "fake://2").is_ok() && takes(&bench, "has", ID).is_ok());
         bench.see(node("has").ready("Unknown").provider_id(ID));
-        let write = takes(&bench, "new", ID).ok().expect("its kubelet is silent, and may be this one");
+        let write = takes(&bench, "new", ID).expect("its kubelet is silent, and may be this one");
         bench.see(node("second").tainted());
         assert_eq!(takes(&bench, "second", ID).err().as_deref(), Some("new"), "it is being written");
         drop(write);
-        takes(&bench, "second", ID).ok().expect("that has failed").done();
+        takes(&bench, "second", ID).expect("that has failed").done();
         assert_eq!(takes(&bench, "new", ID).err().as_deref(), Some("second"), "not seen yet");
         bench.see(node("second").provider_id(ID));
         assert_eq!(takes(&bench, "new", ID).err().as_deref(), Some("second"), "seen");

@@ -49,15 +49,15 @@ async fn of_two_providers_that_take_one_name_at_the_same_time_one_is_refused() {
     holds(1, "three", "3");
     let taken = [admitted(one).await.unwrap(), admitted(two).await.unwrap()];
     let [first, second] = taken;
-    assert_eq!(one.audience.metrics.exchanges_of(one.label()).0, 0);
+    assert_eq!(one.audience.metrics.exchanges_of(one.label()).0, 0.0);
     assert!(exchanged(one, first).await.unwrap());
     let (count, seconds) = one.audience.metrics.exchanges_of(one.label());
-    assert!(count == 1 && seconds > 0.0 && seconds < 1.0, "{count} exchanges took {seconds} s");
+    assert!(count == 1.0 && seconds > 0.0 && seconds < 1.0, "{count} exchanges took {seconds} s");
     let refused = exchanged(two, second).await.unwrap_err();
     let says = format!("{:#}", refused.error);
     assert!(refused.step == Step::Identity && says.contains("three") && says.contains("one.wasm"), "{says}");
     let names = [&*one, &*two].map(|keeper| keeper.slot().unwrap().component().descriptor().name.clone());
-    assert_eq!(two.audience.metrics.exchanges_of(two.label()).0, 0, "what is refused is no exchange");
+    assert_eq!(two.audience.metrics.exchanges_of(two.label()).0, 0.0, "what is refused is no exchange");
     assert_eq!((names, two.slot().unwrap().view().is_on_trial), (["three", "two"].map(str::to_owned), false));
     // What may return has a name as well.
     holds(1, "one", "4");
