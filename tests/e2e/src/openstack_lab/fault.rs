@@ -1,31 +1,34 @@
 //! What goes wrong between a test's host and the lab, and when.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// Which requests are meant: a method, and a service and path such as `network/v2.0/routers/*` in which a star is a part of the
-/// path; an empty text is any.
+/// Which requests are meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Of {
-    /// The method.
-    pub method: &'static str,
-    /// Service and path, without the query.
-    pub path: &'static str,
+pub enum Of {
+    /// All.
+    All,
+    /// Those that are to change something at the cloud. A login is no change.
+    Writes,
+    /// Those with this method, service and path, in which every ID is a star: `PUT network/v2.0/routers/*`.
+    Operation(&'static str),
 }
 
 impl Of {
     /// Logins at Keystone.
-    pub const LOGINS: Self = Self { method: "POST", path: "identity/v3/auth/tokens" };
-    /// All requests.
-    pub const ALL: Self = Self { method: "", path: "" };
+    pub const LOGINS: Self = Self::Operation("POST identity/v3/auth/tokens");
 
     /// Whether it is this operation, written as in [`Exchange::operation`](super::Exchange::operation).
     #[must_use]
     pub fn is(self, operation: &str) -> bool {
-        let (method, path) = operation.split_once(' ').unwrap_or_default();
-        (self.method.is_empty() || self.method == method) && (self.path.is_empty() || self.path == path)
+        match self {
+            Self::All => true,
+            Self::Writes => !operation.starts_with("GET ") && !operation.contains(" identity/"),
+            Self::Operation(meant) => operation == meant,
+        }
     }
 }
 
@@ -62,6 +65,8 @@ pub struct Fault {
     pub first: usize,
     /// How many it happens to.
     pub times: usize,
+    /// Whether every operation is counted by itself: the same happens to each of them.
+    pub each: bool,
     /// On which side of the effect.
     pub when: When,
     /// What happens.
@@ -72,13 +77,25 @@ impl Fault {
     /// What happens to the next of these requests, before the lab sees it.
     #[must_use]
     pub const fn next(of: Of, act: Act) -> Self {
-        Self { of, first: 1, times: 1, when: When::Before, act }
+        Self { of, first: 1, times: 1, each: false, when: When::Before, act }
     }
 
     /// The same to all from now on.
     #[must_use]
     pub const fn every(of: Of, act: Act) -> Self {
-        Self { of, first: 1, times: usize::MAX, when: When::Before, act }
+        Self { of, first: 1, times: usize::MAX, each: false, when: When::Before, act }
+    }
+
+    /// The same to the `first` of them.
+    #[must_use]
+    pub const fn at(self, first: usize) -> Self {
+        Self { first, ..self }
+    }
+
+    /// The same to every operation.
+    #[must_use]
+    pub const fn each(self) -> Self {
+        Self { each: true, ..self }
     }
 
     /// The same after the lab has answered.
@@ -113,7 +130,7 @@ pub(super) struct Faults(Mutex<Vec<Waiting>>);
 
 struct Waiting {
     fault: Fault,
-    seen: usize,
+    seen: BTreeMap<String, usize>,
     struck: watch::Sender<usize>,
     released: watch::Receiver<bool>,
 }
@@ -129,7 +146,7 @@ impl Faults {
     pub(super) fn plan(&self, fault: Fault) -> Planned {
         let (struck, has_struck) = watch::channel(0);
         let (release, released) = watch::channel(false);
-        self.0.lock().push(Waiting { fault, seen: 0, struck, released });
+        self.0.lock().push(Waiting { fault, seen: BTreeMap::new(), struck, released });
         Planned { struck: has_struck, released: release }
     }
 
@@ -141,9 +158,10 @@ impl Faults {
     pub(super) fn take(&self, operation: &str) -> Option<Due> {
         let mut due = None;
         for waiting in self.0.lock().iter_mut().filter(|waiting| waiting.fault.of.is(operation)) {
-            waiting.seen += 1;
-            let Fault { first, times, when, act, .. } = waiting.fault;
-            if due.is_none() && waiting.seen >= first && waiting.seen - first < times {
+            let Fault { first, times, each, when, act, .. } = waiting.fault;
+            let seen = waiting.seen.entry(if each { operation.to_owned() } else { String::new() }).or_default();
+            *seen += 1;
+            if due.is_none() && *seen >= first && *seen - first < times {
                 waiting.struck.send_modify(|struck| *struck += 1);
                 due = Some(Due { when, act, released: waiting.released.clone() });
             }

@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::Lab;
-use super::fault::{Act, Due, Fault, Faults, Planned, When};
+use super::fault::{Act, Due, Fault, Faults, Of, Planned, When};
 
 /// The header in which a token comes from Keystone.
 const ISSUED: &str = "x-subject-token";
@@ -41,10 +41,10 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Whether it was to change something at the cloud. A login is no change.
+    /// Whether it was to change something at the cloud.
     #[must_use]
     pub fn is_write(&self) -> bool {
-        !self.operation.starts_with("GET ") && !self.operation.contains(" identity/")
+        Of::Writes.is(&self.operation)
     }
 }
 
@@ -129,7 +129,7 @@ impl Proxy {
 
     /// How many exchanges had this operation.
     #[must_use]
-    pub fn count(&self, of: super::Of) -> usize {
+    pub fn count(&self, of: Of) -> usize {
         self.shared.exchanges.lock().iter().filter(|exchange| of.is(&exchange.operation)).count()
     }
 

@@ -16,7 +16,7 @@ fn ports(count: u16) -> Value {
 
 /// Requests without logins, and without those that ask whether Octavia is done.
 fn calls(all: &[Exchange]) -> Vec<&Exchange> {
-    const POLLS: Of = Of { method: "GET", path: "load-balancer/v2.0/lbaas/loadbalancers/*" };
+    const POLLS: Of = Of::Operation("GET load-balancer/v2.0/lbaas/loadbalancers/*");
     all.iter().filter(|exchange| ![POLLS, Of::LOGINS].iter().any(|of| of.is(&exchange.operation))).collect()
 }
 

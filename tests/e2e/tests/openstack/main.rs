@@ -7,6 +7,7 @@
 //! | `nodes` | Nodes and their servers: initialised, switched off, gone |
 //! | `balancers` | Services and their load balancers: made, changed, followed, deleted |
 //! | `routes` | routes through the router, and pairs on ports |
+//! | `manifest` | the overlay, with the Secret of the Go manager |
 //! | `faults` | requests that fail on their way |
 
 #![expect(
@@ -22,7 +23,11 @@ mod faults;
 #[expect(dead_code, reason = "other system tests need more of it")]
 #[path = "../system/look.rs"]
 mod look;
+mod manifest;
 mod nodes;
+#[expect(dead_code, reason = "other system tests need more of it")]
+#[path = "../system/manifests/overlay.rs"]
+mod overlay;
 mod rig;
 mod routes;
 #[expect(dead_code, unused_imports, reason = "other system tests need more of it")]

@@ -56,9 +56,14 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) async fn new() -> Self {
+        Self::on(Stage::new().await).await
+    }
+
+    /// The same on a cluster that is there.
+    pub(crate) async fn on(stage: Stage) -> Self {
         let lab = Lab::find().unwrap();
-        let (stage, tenant) = tokio::join!(Stage::new(), Tenant::new(&lab));
-        Self { stage, proxy: Proxy::start(&lab).await.unwrap(), lab, tenant: tenant.unwrap() }
+        let tenant = Tenant::new(&lab).await.unwrap();
+        Self { stage, proxy: Proxy::start(&lab).await.unwrap(), lab, tenant }
     }
 
     pub(crate) fn client(&self) -> &Client {
