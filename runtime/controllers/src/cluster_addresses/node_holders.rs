@@ -1,9 +1,11 @@
 //! Which Node has an address or a name. A provider that gives a Node those of another one would lead the traffic of that one to it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use ccm_cloud::{AddressKind, AddressRefusal};
+use ipnet::IpNet;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::time::Instant;
 
@@ -20,6 +22,9 @@ const MAX_AGE: Duration = Duration::from_secs(5 * 60);
 pub(super) struct NodeIndex {
     built: Option<Instant>,
     names: HashMap<Place, Box<str>>,
+    /// Whose pods are in which network, and how long the prefixes of these are.
+    pods: HashMap<IpNet, Box<str>>,
+    prefixes: BTreeSet<u8>,
 }
 
 impl NodeIndex {
@@ -27,6 +32,17 @@ impl NodeIndex {
         for place in node.addresses.iter().filter_map(|(_, text)| Place::of(text)) {
             self.names.entry(place).or_insert_with(|| node.name.clone());
         }
+        for range in pod_ranges(node) {
+            self.prefixes.insert(range.prefix_len());
+            self.pods.insert(range, node.name.clone());
+        }
+    }
+
+    /// The networks of pods that may have an address, each with its Node.
+    fn pods_with(&self, ip: IpAddr) -> impl Iterator<Item = (IpNet, &str)> {
+        let ranges = self.prefixes.iter().filter_map(move |prefix| IpNet::new(ip, *prefix).ok());
+        let ranges = ranges.map(|range| range.trunc());
+        ranges.filter_map(|range| self.pods.get(&range).map(|name| (range, &**name)))
     }
 }
 
@@ -46,26 +62,27 @@ impl ClusterAddresses {
         }
         if let Place::Ip(ip) = place {
             let cluster_ip = || if self.knows_ranges() { None } else { self.cluster_ip(*ip) };
-            if let Some(clash) = self.clash(*ip).or_else(cluster_ip) {
+            let balancer = || if self.shares_nodes { None } else { self.balancer_with(*ip) };
+            if let Some(clash) = self.clash(*ip).or_else(cluster_ip).or_else(balancer) {
                 return Some(clash);
             }
         }
-        self.node_with(node, place, kind).map(AddressClash::Node)
+        self.another_with(node, place, kind)
     }
 
-    /// Another Node that has it.
-    fn node_with(&self, node: &Node, place: &Place, kind: AddressKind) -> Option<String> {
+    /// Another Node that has it, or whose pods have it.
+    fn another_with(&self, node: &Node, place: &Place, kind: AddressKind) -> Option<AddressClash> {
         let nodes = self.nodes.as_ref()?;
         // The name of a Node is the Node's, whatever addresses it has.
         if let Place::Name(name) = place
             && let Some(other) = nodes.get(&ObjectRef::new(name)).filter(|other| other.name != node.name)
             && !other.is_deleting
         {
-            return Some(other.name_any());
+            return Some(AddressClash::Node(other.name_any()));
         }
         let mut index = self.index.lock();
         if index.built.is_none_or(|built| built.elapsed() >= MAX_AGE) {
-            *index = NodeIndex { built: Some(Instant::now()), names: HashMap::new() };
+            *index = NodeIndex { built: Some(Instant::now()), ..NodeIndex::default() };
             for known in nodes.state() {
                 index.note(&known);
             }
@@ -74,7 +91,16 @@ impl ClusterAddresses {
         if let Some(other) =
             holder.and_then(|name| nodes.get(&ObjectRef::new(name))).filter(|other| keeps(other, place, kind))
         {
-            return Some(other.name_any());
+            return Some(AddressClash::Node(other.name_any()));
+        }
+        if let Place::Ip(ip) = place {
+            let is_anothers = |range: &IpNet, name: &str| {
+                let other = nodes.get(&ObjectRef::new(name)).filter(|other| other.name != node.name);
+                other.is_some_and(|other| pod_ranges(&other).any(|known| known == *range))
+            };
+            if let Some((range, _)) = index.pods_with(*ip).find(|(range, name)| is_anothers(range, name)) {
+                return Some(AddressClash::PodRange(range));
+            }
         }
         index.names.insert(place.clone(), node.name.clone());
         None
@@ -107,10 +133,12 @@ fn keeps(other: &Node, place: &Place, kind: AddressKind) -> bool {
 }
 
 /// Whether any network of pods has it, by what the Nodes say.
-pub(super) fn pod_range(nodes: &Store<Node>, ip: std::net::IpAddr) -> Option<ipnet::IpNet> {
-    let range = |node: &Node| {
-        let ranges = node.pod_cidrs.iter().filter_map(|text| text.parse::<ipnet::IpNet>().ok());
-        ranges.map(|range| range.trunc()).find(|range| range.contains(&ip))
-    };
+pub(super) fn pod_range(nodes: &Store<Node>, ip: IpAddr) -> Option<IpNet> {
+    let range = |node: &Node| pod_ranges(node).find(|range| range.contains(&ip));
     nodes.find(|node| range(node).is_some()).and_then(|node| range(&node))
+}
+
+/// The networks of the pods of a Node.
+fn pod_ranges(node: &Node) -> impl Iterator<Item = IpNet> {
+    node.pod_cidrs.iter().filter_map(|text| text.parse::<IpNet>().ok()).map(|range| range.trunc())
 }
