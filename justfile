@@ -4,7 +4,7 @@ set shell := ["bash", "-euo", "pipefail", "-c"]
 
 # Components that `build-providers` makes, each with its limit in bytes: a ConfigMap holds 1 MiB, and the smaller, the sooner
 # loaded. As .gz it has half of that.
-providers := "cloudlycke:230000 digitalocean:540000"
+providers := "cloudlycke:230000 digitalocean:540000 openstack:900000"
 # Most bytes of the host.
 host_limit := "30000000"
 cargo_deny := "0.20.2"
@@ -92,6 +92,33 @@ test: _tools build-providers _guests _control-plane
         printf '    %s\n' "${failures[@]}"
         exit 1
     fi
+
+# OpenStack on loopback, for `test-openstack`: installs it (Debian 12, root) and starts it. ARGS: stop, status, clean, pause SERVICE, ...
+lab-openstack *ARGS: (_install "python3:python3")
+    #!/usr/bin/env bash
+    set -euo pipefail
+    if [ -n {{ quote(ARGS) }} ]; then
+        exec python3 tests/clouds/openstack/lab.py {{ ARGS }}
+    fi
+    python3 tests/clouds/openstack/lab.py install
+    python3 tests/clouds/openstack/lab.py start
+
+# System tests with a real OpenStack. It needs Debian 12 and root: elsewhere nothing is tested, and the last line says so.
+test-openstack *FILTERS: build-providers _control-plane _programs
+    #!/usr/bin/env bash
+    set -euo pipefail
+    lab=tests/clouds/openstack/lab.py
+    {{ quote(just_executable()) }} _install python3:python3
+    if ! python3 "$lab" is-debian-12; then
+        echo "==> SKIPPED: OpenStack is NOT tested, its lab is made of Debian 12's packages and this is another system" >&2
+        exit 0
+    fi
+    # One that runs already is left running.
+    if [[ $(python3 "$lab" status) != *"runs, process"* ]]; then
+        trap 'python3 "$lab" stop' EXIT
+    fi
+    {{ quote(just_executable()) }} lab-openstack
+    RUST_TEST_THREADS={{ threads }} cargo test --workspace --test openstack -- --ignored {{ FILTERS }}
 
 # What `wasm-ccm new` writes: its tests, its component, and `check` with the flags of its README. It shares what providers are made of.
 _new-provider: _programs
@@ -476,7 +503,7 @@ _lint-files:
             echo "error: $file has $lines lines, the limit is 500" >&2
             failed=1
         fi
-    done < <(sources '*.rs' '*.sh' '*.go' just .ci/run image/build)
+    done < <(sources '*.rs' '*.sh' '*.go' '*.py' just .ci/run image/build)
     exit "$failed"
 
 # Installs what is missing and can be installed; says what to do about the rest.

@@ -135,6 +135,16 @@ impl<'p> Section<'p> {
         }
     }
 
+    /// Whether the key is there, whatever it has.
+    pub fn is_there(&self, key: &str) -> bool {
+        self.entries.iter().any(|(name, _)| name == key)
+    }
+
+    /// What is under the key is for other programs.
+    pub fn ignore(&mut self, key: &'static str) {
+        drop(self.take(key));
+    }
+
     /// Text under the key.
     #[inline(never)]
     pub fn text(&mut self, key: &'static str) -> Option<String> {

@@ -44,6 +44,7 @@
 //! | says what it needs from whoever runs the cluster: URL, token, settings | [`describe`] |
 //! | reads a configuration file, of YAML or INI | [`config`], [`words!`](macro@crate::words), [`duration`] |
 //! | asks the cloud, and reads its answers and its lists | [`Cloud`], [`records!`], [`paging`] |
+//! | logs in, in one way or another | [`Session`], [`credential`] |
 //! | signs its requests, by HMAC or by a private key | [`sign`] |
 //! | finds the machines behind the cluster's Nodes, and says that one is gone only with proof | [`find`] |
 //! | gives Nodes their labels | [`label`] |
@@ -84,6 +85,7 @@ pub mod cidr;
 pub mod clock;
 mod cloud;
 pub mod config;
+pub mod credential;
 mod decode_error;
 pub mod describe;
 mod done;

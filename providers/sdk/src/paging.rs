@@ -47,6 +47,7 @@ pub struct Paging {
     shape: Shape,
     items: &'static str,
     total: &'static str,
+    links: &'static str,
     sparse: bool,
     max_pages: usize,
     max_bytes: usize,
@@ -99,6 +100,15 @@ impl Paging {
         Self::new(Shape::Marker { marker, limit, size })
     }
 
+    /// Where pages of [`marker`](Self::marker) have links, each with its `rel`: `/servers_links`. One without a link to the `next` is the
+    /// last, so that the empty page after it need not be asked for. Links themselves are not followed: behind a proxy they name hosts that
+    /// nobody can reach from here.
+    #[must_use]
+    pub const fn until_no_next(mut self, links: &'static str) -> Self {
+        self.links = links;
+        self
+    }
+
     /// Where the answer has the items: `/machines`. Without it: the answer is an array.
     #[must_use]
     pub const fn items(mut self, place: &'static str) -> Self {
@@ -139,7 +149,7 @@ impl Paging {
     }
 
     const fn new(shape: Shape) -> Self {
-        Self { shape, items: "", total: "", sparse: false, max_pages: MAX_PAGES, max_bytes: usize::MAX }
+        Self { shape, items: "", total: "", links: "", sparse: false, max_pages: MAX_PAGES, max_bytes: usize::MAX }
     }
 }
 
@@ -204,12 +214,22 @@ impl Answer {
         if let Shape::Links { next: place } = paging.shape {
             places.push((place, &mut next));
         }
+        let mut links: Vec<Link> = vec![];
+        if !paging.links.is_empty() {
+            places.push((paging.links, &mut links));
+        }
         self.read(&mut places)?;
+        next = next.or_else(|| links.into_iter().find(|link| link.rel == "next").map(|link| link.rel));
         if total.is_none() && !paging.total.is_empty() && !paging.sparse {
             return Err(self.lacks(paging.total));
         }
         Ok((total, next))
     }
+}
+
+crate::records! {
+    /// What a page says of another one.
+    struct Link { rel: String }
 }
 
 /// What the walk needs to know of a page.
@@ -279,9 +299,9 @@ impl Walk<'_> {
                 Ok(())
             }
             Shape::Marker { marker, limit, size } => {
-                let mut query = vec![number(limit, size)];
-                while let Some(last) = self.page(query)?.last {
-                    query = vec![number(limit, size), (marker.to_owned(), last)];
+                let mut sheet = self.page(vec![number(limit, size)])?;
+                while let Some(last) = sheet.last.take_if(|_| self.paging.links.is_empty() || sheet.next.is_some()) {
+                    sheet = self.page(vec![number(limit, size), (marker.to_owned(), last)])?;
                 }
                 Ok(())
             }

@@ -59,6 +59,11 @@ impl Session {
         self.log_in(transport::available(self.token))
     }
 
+    /// Ends the token: the next request, or [`answer`](Self::answer), logs in. For what a login may answer otherwise by now.
+    pub fn forget(self) {
+        transport::forget(self.token);
+    }
+
     /// `again`: although there is a token, since what the login found is missing.
     fn open(self, again: bool) -> Result<(), Failure> {
         let is_open = transport::available(self.token);

@@ -69,6 +69,12 @@ impl FakeCloud {
         self
     }
 
+    /// The operator does not grant the base URLs that a catalogue has for this endpoint.
+    pub fn denies(self, endpoint: &str) -> Self {
+        self.0.denied.borrow_mut().insert(endpoint.to_owned());
+        self
+    }
+
     /// Gives a credential a value that `forget` does not take away: another call has renewed it meanwhile.
     pub fn keeps(self, name: &str) -> Self {
         self.0.kept.borrow_mut().insert(name.to_owned());
@@ -184,6 +190,7 @@ pub(crate) struct State {
     script: RefCell<Vec<Entry>>,
     available: RefCell<BTreeSet<String>>,
     kept: RefCell<BTreeSet<String>>,
+    denied: RefCell<BTreeSet<String>>,
     lines: RefCell<Vec<String>>,
     requests: RefCell<Vec<Request>>,
     batches: RefCell<Vec<usize>>,
@@ -255,6 +262,11 @@ impl State {
     }
 
     pub(crate) fn bind(&self, endpoint: &str, base_url: &str) -> Result<(), TransportError> {
+        if self.denied.borrow().contains(endpoint) {
+            let message = format!("{base_url} is not granted for endpoint {endpoint}");
+            let reason = TransportReason::Denied;
+            return Err(TransportError { reason, maybe_sent: false, retry_after_ms: None, message });
+        }
         self.lines.borrow_mut().push(format!("bind {endpoint} {base_url}"));
         let path = base_url.split_once("://").and_then(|(_, rest)| rest.split_once('/')).map_or("", |(_, path)| path);
         let path = if path.is_empty() { String::new() } else { format!("/{}", path.trim_end_matches('/')) };

@@ -32,6 +32,7 @@ use parking_lot::{Mutex, RwLock};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+pub(crate) use self::node_holders::AddressWrite;
 use self::node_holders::NodeIndex;
 pub use self::server_names::Lookup;
 use self::server_names::ServerNames;

@@ -301,9 +301,13 @@ const OPTIONAL: [(Capability, &str); 3] =
 
 impl<'a> From<&'a Provider> for Before<'a> {
     fn from(provider: &'a Provider) -> Self {
-        let offers = OPTIONAL.into_iter().map(|(capability, _)| capability).filter(|one| provider.has(*one)).collect();
-        Self { descriptor: provider.declared(), offers }
+        Self { descriptor: provider.declared(), offers: offered(provider) }
     }
+}
+
+/// Which optional interfaces work, as a provider said last.
+pub(crate) fn offered(provider: &Provider) -> Vec<Capability> {
+    OPTIONAL.into_iter().map(|(capability, _)| capability).filter(|one| provider.has(*one)).collect()
 }
 
 impl<'a> Before<'a> {

@@ -16,7 +16,7 @@ pub(crate) mod peers;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use counters::{Counted, Counters};
-pub use peers::PeerSettings;
+pub use peers::{CONFIG_MAP, PeerSettings};
 pub(crate) use peers::{Peers, PeersError};
 
 use crate::component::Component;

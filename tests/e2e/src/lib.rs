@@ -6,6 +6,7 @@ pub mod finish;
 pub mod host;
 pub mod manifest;
 pub mod measure;
+pub mod openstack_lab;
 pub mod provider_page;
 pub mod report;
 pub mod slow_cloud;

@@ -184,6 +184,26 @@ fn offsets_end_with_a_page_that_is_not_full() {
 }
 
 #[test]
+fn markers_end_with_a_page_that_links_to_no_next_one() {
+    let linked = |items: Range<usize>, rels: &[&str]| {
+        let links: Vec<String> = rels.iter().map(|rel| format!(r#"{{"href": "http://x/", "rel": "{rel}"}}"#)).collect();
+        Reply::json(200, format!(r#"{{"things": {:?}, "links": [{}]}}"#, items.collect::<Vec<_>>(), links.join(",")))
+    };
+    let fake = FakeCloud::new()
+        .on(LIST, linked(0..2, &["next", "previous"]))
+        .on(LIST, linked(2..4, &["previous", "next"]))
+        .on(LIST, linked(4..6, &["previous"]));
+    assert_eq!(list(MARKER.until_no_next("/links")), all(0..6));
+    assert_eq!(queries(&fake), ["?limit=2", "?limit=2&marker=1", "?limit=2&marker=3"]);
+    // The last page may be empty, and have no links at all.
+    for last in [linked(0..0, &["previous"]), things(2..3), linked(2..3, &[])] {
+        let fake = FakeCloud::new().on(LIST, linked(0..2, &["next"])).on(LIST, last);
+        assert!(list(MARKER.until_no_next("/links")).is_ok_and(|things| things.len() >= 2));
+        assert_eq!(queries(&fake).len(), 2);
+    }
+}
+
+#[test]
 fn markers_end_with_an_empty_page() {
     let fake = FakeCloud::new().on(LIST, things(0..2)).on(LIST, things(2..3)).on(LIST, things(3..3));
     assert_eq!(list(MARKER), all(0..3));

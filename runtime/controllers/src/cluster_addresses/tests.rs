@@ -130,7 +130,7 @@ async fn without_a_known_range_no_node_gets_the_cluster_ip_of_a_service() {
     let addresses = ClusterAddresses::new(AddressSources { services: Some(services), ..AddressSources::default() });
     let clash = |text: &str| {
         let place = place::Place::of(text).unwrap();
-        addresses.clash_of_node(&node("new").object(), &place, AddressKind::InternalIp)
+        addresses.clash_of_node(&node("new").object(), &place, AddressKind::InternalIp, &mut addresses.write_of("new"))
     };
     assert_eq!(clash("10.96.0.10"), Some(AddressClash::ClusterIp("kube-system/dns".to_owned())));
     assert_eq!(clash("10.96.0.11"), None);
@@ -154,25 +154,29 @@ async fn the_addresses_of_the_api_servers_name_are_known_as_they_change() {
     let known = |texts: &[&str]| texts.iter().map(|text| !told(&addresses, text).is_empty()).collect::<Vec<_>>();
     assert_eq!(told(&addresses, "192.0.2.20"), "an address of the API server");
     assert_eq!(known(&["192.0.2.20", "192.0.2.21", "192.0.2.22"]), [true, true, false]);
-    let following = tokio::spawn(addresses.clone().follow(client));
-    let log = Log::start();
-    for (now, is_known) in [
-        (Some(vec!["192.0.2.22"]), [true, true, true]),
-        (None, [true, true, true]),
-        (Some(vec!["192.0.2.22"]), [true, true, true]),
-    ] {
-        *answer.lock() = now;
-        tokio::time::sleep(Duration::from_secs(31)).await;
-        assert_eq!(known(&["192.0.2.20", "192.0.2.21", "192.0.2.22"]), is_known);
+    let changes = async {
+        let log = Log::start();
+        for (now, is_known) in [
+            (Some(vec!["192.0.2.22"]), [true, true, true]),
+            (None, [true, true, true]),
+            (Some(vec!["192.0.2.22"]), [true, true, true]),
+        ] {
+            *answer.lock() = now;
+            tokio::time::sleep(Duration::from_secs(31)).await;
+            assert_eq!(known(&["192.0.2.20", "192.0.2.21", "192.0.2.22"]), is_known);
+        }
+        assert_eq!(log.lines("no such name").len(), 1);
+        tokio::time::sleep(Duration::from_secs(60 * 60)).await;
+        assert_eq!(
+            known(&["192.0.2.20", "192.0.2.21", "192.0.2.22"]),
+            [false, false, true],
+            "they were another one's long ago"
+        );
+    };
+    tokio::select! {
+        () = addresses.clone().follow(client) => panic!("it ends never"),
+        () = changes => {}
     }
-    assert_eq!(log.lines("no such name").len(), 1);
-    tokio::time::sleep(Duration::from_secs(60 * 60)).await;
-    assert_eq!(
-        known(&["192.0.2.20", "192.0.2.21", "192.0.2.22"]),
-        [false, false, true],
-        "they were another one's long ago"
-    );
-    following.abort();
 }
 
 /// A machine said that it has the address of a pod, or of a load balancer, and their traffic went there.
@@ -197,7 +201,8 @@ async fn no_node_gets_an_address_of_anothers_pods_or_of_a_load_balancer() {
             ..AddressSources::default()
         });
         let told = |text: &str, kind| {
-            let clash = addresses.clash_of_node(&node("a").object(), &place::Place::of(text).unwrap(), kind);
+            let (node, place) = (node("a").object(), place::Place::of(text).unwrap());
+            let clash = addresses.clash_of_node(&node, &place, kind, &mut addresses.write_of("a"));
             clash.map(|clash| clash.to_string()).unwrap_or_default()
         };
         for kind in [AddressKind::InternalIp, AddressKind::ExternalIp, AddressKind::Hostname] {
@@ -212,9 +217,8 @@ async fn no_node_gets_an_address_of_anothers_pods_or_of_a_load_balancer() {
     // Of a Node that has gone, or has other pods by now.
     let addresses = ClusterAddresses::new(AddressSources { nodes: Some(nodes), ..AddressSources::default() });
     let told = |text: &str| {
-        addresses
-            .clash_of_node(&node("a").object(), &place::Place::of(text).unwrap(), AddressKind::InternalIp)
-            .is_some()
+        let (node, place) = (node("a").object(), place::Place::of(text).unwrap());
+        addresses.clash_of_node(&node, &place, AddressKind::InternalIp, &mut addresses.write_of("a")).is_some()
     };
     assert!(told("10.244.1.7"));
     let other = node("b").with("/spec", "podCIDRs", json!(["10.244.3.0/24"])).object();

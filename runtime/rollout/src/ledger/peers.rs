@@ -22,8 +22,8 @@ use crate::retry::backoff;
 use crate::source::{Changes, Source};
 use crate::trust::Trust;
 
-/// Name of the ConfigMap.
-const CONFIG_MAP: &str = "wasm-ccm-components";
+/// Name of the ConfigMap in which the replicas share what all must know, beside the Lease.
+pub const CONFIG_MAP: &str = "wasm-ccm-components";
 /// How long one request may take: a verdict waits for it, and so does a new pod.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// How often an entry is written anew when others write the ConfigMap at the same time: all providers of a process that begins to lead do.

@@ -57,6 +57,17 @@ const DIGITALOCEAN: Catalogue = Catalogue {
     cites: &[("T", 45), ("QUIRK-", 36), ("D", 15)],
 };
 
+/// Section 9 of the description of the manager for OpenStack; sections, quirks of appendix C.
+const OPENSTACK: Catalogue = Catalogue {
+    file: "cases/openstack",
+    title: "OpenStack: cases of the Go manager's tests, and ours",
+    differences: "[its README](../../providers/openstack/README.md)",
+    cases: 1..=215,
+    words: &["os"],
+    field: None,
+    cites: &[("Q", 52), ("§", 11), ("QUIRK-", 36)],
+};
+
 /// Rooms with tests.
 const ROOMS: [&str; 3] = ["runtime", "providers", "tests"];
 
@@ -112,6 +123,11 @@ fn the_table_of_the_frameworks_cases_is_complete_and_new() {
 #[test]
 fn the_table_of_digitaloceans_cases_is_complete_and_new() {
     check(&DIGITALOCEAN);
+}
+
+#[test]
+fn the_table_of_openstacks_cases_is_complete_and_new() {
+    check(&OPENSTACK);
 }
 
 fn check(catalogue: &Catalogue) {

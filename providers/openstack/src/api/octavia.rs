@@ -1,0 +1,274 @@
+//! Load balancers and what they are made of.
+
+use ccm_sdk::http::Method;
+use ccm_sdk::paging::Paging;
+use ccm_sdk::record::Item;
+use ccm_sdk::types::{Failure, Reaction};
+use ccm_sdk::{Answer, Request};
+use serde_json::{Value, json};
+
+use super::{OCTAVIA, exceptions};
+
+ccm_sdk::records! {
+    /// A load balancer.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Balancer {
+        pub(crate) id: String [id],
+        pub(crate) name: String,
+        pub(crate) status: String = "provisioning_status",
+        pub(crate) tags: Vec<String>,
+        pub(crate) vip_address: String,
+        pub(crate) vip_port_id: String,
+        pub(crate) vip_subnet_id: String,
+        pub(crate) created_at: String,
+    }
+
+    /// A listener.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Listener {
+        pub(crate) id: String [id],
+        pub(crate) name: String,
+        pub(crate) protocol: String,
+        pub(crate) protocol_port: u16,
+        pub(crate) connection_limit: i64,
+        pub(crate) timeout_client_data: Option<i64>,
+        pub(crate) timeout_member_connect: Option<i64>,
+        pub(crate) timeout_member_data: Option<i64>,
+        pub(crate) timeout_tcp_inspect: Option<i64>,
+        pub(crate) allowed_cidrs: Vec<String>,
+        pub(crate) insert_headers: Headers,
+        pub(crate) default_tls_container_ref: Option<String>,
+        pub(crate) default_pool_id: Option<String>,
+        pub(crate) tags: Vec<String>,
+        pub(crate) loadbalancers: Vec<Id>,
+    }
+
+    /// Headers that a listener adds; those of others are not ours to take off.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Headers {
+        pub(crate) forwarded: Option<String> = "X-Forwarded-For",
+        pub(crate) forwarded_port: Option<String> = "X-Forwarded-Port",
+        pub(crate) forwarded_proto: Option<String> = "X-Forwarded-Proto",
+    }
+
+    /// A pool.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Pool {
+        pub(crate) id: String [id],
+        pub(crate) name: String,
+        pub(crate) protocol: String,
+        pub(crate) lb_algorithm: String,
+        pub(crate) session_persistence: Option<Persistence>,
+        pub(crate) healthmonitor_id: Option<String>,
+        pub(crate) listeners: Vec<Id>,
+        pub(crate) members: Vec<Id>,
+        pub(crate) loadbalancers: Vec<Id>,
+    }
+
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Persistence {
+        pub(crate) kind: String = "type",
+    }
+
+    /// Of something else.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Id {
+        pub(crate) id: String [required],
+    }
+
+    /// A member, as its pool has it, or the tree of a load balancer: there it has neither subnet nor monitor port.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Member {
+        pub(crate) id: String [id],
+        pub(crate) name: String,
+        pub(crate) address: String,
+        pub(crate) protocol_port: u16,
+        pub(crate) subnet_id: Option<String>,
+        pub(crate) monitor_port: Option<u16>,
+    }
+
+    /// A monitor of a pool.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Monitor {
+        pub(crate) id: String [id],
+        pub(crate) name: String,
+        pub(crate) kind: String = "type",
+        pub(crate) delay: i64,
+        pub(crate) timeout: i64,
+        pub(crate) max_retries: i64,
+        pub(crate) max_retries_down: i64,
+    }
+
+    /// All of a load balancer in one answer, as far as that goes.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Tree {
+        pub(crate) listeners: Vec<Branch>,
+    }
+
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Branch {
+        pub(crate) id: String,
+        pub(crate) pools: Vec<Twig>,
+    }
+
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Twig {
+        pub(crate) id: String,
+        pub(crate) members: Vec<Member>,
+    }
+}
+
+const fn paging(items: &'static str, links: &'static str) -> Paging {
+    Paging::marker("marker", "limit", 1_000).items(items).until_no_next(links)
+}
+
+const BALANCERS: Paging = paging("/loadbalancers", "/loadbalancers_links");
+const LISTENERS: Paging = paging("/listeners", "/listeners_links");
+const POOLS: Paging = paging("/pools", "/pools_links");
+const MEMBERS: Paging = paging("/members", "/members_links");
+const MONITORS: Paging = paging("/healthmonitors", "/healthmonitors_links");
+
+/// One by its ID; none where the cloud says that it is not there, or that it has gone.
+pub(crate) fn get(id: &str) -> Result<Option<Balancer>, Failure> {
+    let answer = OCTAVIA.get("/lbaas/loadbalancers/{id}").arg("id", id).send()?.optional()?;
+    let balancer: Option<Balancer> = answer.map(|answer| answer.json_at("/loadbalancer")).transpose()?;
+    Ok(balancer.filter(|balancer| balancer.status != "DELETED"))
+}
+
+/// Those with a name.
+pub(crate) fn named(name: &str) -> Result<Vec<Balancer>, Failure> {
+    OCTAVIA.get("/lbaas/loadbalancers").query("name", name).list(BALANCERS)
+}
+
+/// Those with a tag.
+pub(crate) fn tagged(tag: &str) -> Result<Vec<Balancer>, Failure> {
+    OCTAVIA.get("/lbaas/loadbalancers").query("tags", tag).list(BALANCERS)
+}
+
+/// All of the project.
+pub(crate) fn all() -> Result<Vec<Balancer>, Failure> {
+    OCTAVIA.get("/lbaas/loadbalancers").list(BALANCERS)
+}
+
+/// Of one load balancer, or of all.
+pub(crate) fn listeners(balancer: Option<&str>) -> Result<Vec<Listener>, Failure> {
+    of(OCTAVIA.get("/lbaas/listeners"), balancer, LISTENERS)
+}
+
+/// Of one load balancer, or of all.
+pub(crate) fn pools(balancer: Option<&str>) -> Result<Vec<Pool>, Failure> {
+    of(OCTAVIA.get("/lbaas/pools"), balancer, POOLS)
+}
+
+fn of<T: Item>(request: Request, balancer: Option<&str>, paging: Paging) -> Result<Vec<T>, Failure> {
+    match balancer {
+        Some(id) => request.query("loadbalancer_id", id),
+        None => request,
+    }
+    .list(paging)
+}
+
+/// All monitors of the project.
+pub(crate) fn monitors() -> Result<Vec<Monitor>, Failure> {
+    OCTAVIA.get("/lbaas/healthmonitors").list(MONITORS)
+}
+
+/// A monitor by its ID.
+pub(crate) fn monitor(id: &str) -> Result<Option<Monitor>, Failure> {
+    let answer = OCTAVIA.get("/lbaas/healthmonitors/{id}").arg("id", id).send()?.optional()?;
+    answer.map(|answer| answer.json_at("/healthmonitor")).transpose()
+}
+
+/// Members with all that they have.
+pub(crate) fn members(pool: &str) -> Result<Vec<Member>, Failure> {
+    OCTAVIA.get("/lbaas/pools/{pool}/members").arg("pool", pool).list(MEMBERS)
+}
+
+/// What a load balancer is made of.
+pub(crate) fn tree(id: &str) -> Request {
+    OCTAVIA.get("/lbaas/loadbalancers/{id}/status").arg("id", id)
+}
+
+/// The answer to [`tree`].
+pub(crate) fn read_tree(answer: Answer) -> Result<Tree, Failure> {
+    answer.json_at("/statuses/loadbalancer")
+}
+
+/// A kind of thing that is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) enum Thing {
+    Balancer,
+    Listener,
+    Pool,
+    Members,
+    Member,
+    Monitor,
+}
+
+impl Thing {
+    /// Where all are, where one is, and what it is called in a body.
+    const fn place(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Balancer => ("/lbaas/loadbalancers", "/lbaas/loadbalancers/{id}", "loadbalancer"),
+            Self::Listener => ("/lbaas/listeners", "/lbaas/listeners/{id}", "listener"),
+            Self::Pool => ("/lbaas/pools", "/lbaas/pools/{id}", "pool"),
+            Self::Members => ("/lbaas/pools/{id}/members", "/lbaas/pools/{id}/members", "members"),
+            Self::Member => ("/lbaas/pools/{id}/members", "/lbaas/pools/{pool}/members/{id}", "member"),
+            Self::Monitor => ("/lbaas/healthmonitors", "/lbaas/healthmonitors/{id}", "healthmonitor"),
+        }
+    }
+}
+
+/// A write to a load balancer. `id` is of the thing; of a member that is made, its pool's, and of one that is deleted, `POOL/ID`.
+pub(crate) fn write(method: Method, thing: Thing, id: &str, body: &Value) -> Result<Answer, Failure> {
+    let (all, one, word) = thing.place();
+    let request = match method {
+        Method::Post => OCTAVIA.post(all),
+        Method::Put => OCTAVIA.put(one),
+        _ => OCTAVIA.delete(one),
+    };
+    let request = match (thing, id.split_once('/')) {
+        (Thing::Member, Some((pool, member))) => request.arg("pool", pool).arg("id", member),
+        _ if id.is_empty() => request,
+        _ => request.arg("id", id),
+    };
+    match method {
+        Method::Delete => request.send(),
+        _ => request.json(&json!({ word: body })).send(),
+    }
+}
+
+/// Makes a load balancer.
+pub(crate) fn create(body: &Value) -> Request {
+    OCTAVIA.post("/lbaas/loadbalancers").json(&json!({ "loadbalancer": body }))
+}
+
+/// The answer to [`create`].
+pub(crate) fn created(answer: Answer) -> Result<Balancer, Failure> {
+    judged(answer)?.json_at("/loadbalancer")
+}
+
+/// Deletes a load balancer with all that it is made of, or one that has nothing any more.
+pub(crate) fn delete(id: &str, cascade: bool) -> Result<(), Failure> {
+    let request = OCTAVIA.delete("/lbaas/loadbalancers/{id}").arg("id", id);
+    let request = if cascade { request.query("cascade", "true") } else { request };
+    request.send()?.optional().map(drop)
+}
+
+/// A good answer to a write, or what to make of it. What the Service or the operator must change is not tried at once again: Octavia says
+/// so with 400 and 501, and with 500 where its provider does not like an address.
+///
+/// # Errors
+///
+/// It is none.
+pub(crate) fn judged(answer: Answer) -> Result<Answer, Failure> {
+    let is_no = match answer.status() {
+        400 | 422 | 501 => true,
+        500 => answer.says("already allocated in subnet") || answer.says("is not a valid ip"),
+        _ => false,
+    };
+    if is_no && exceptions(&answer).is_none() {
+        return Err(answer.failure(Reaction::Invalid));
+    }
+    answer.ok()
+}

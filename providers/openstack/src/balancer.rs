@@ -1,0 +1,311 @@
+//! Load balancers: found, made, changed, deleted.
+//!
+//! | rule | why |
+//! |---|---|
+//! | found by the ID on the Service, else by the tag with its UID | two clusters in one project may have the same name |
+//! | each call looks at it once, and sends at most one write to it | Octavia is at work after each, for seconds or minutes, and nobody waits |
+//! | compared before anything is written | what does not differ costs no write |
+//! | its members follow the Nodes, also when the rest cannot be what the Service asks for | a mistake must not cost the Service its Nodes |
+//! | what others have on it stays | load balancers are shared |
+
+mod create;
+mod delete;
+mod done;
+mod floating;
+mod groups;
+mod lookup;
+mod orphan;
+mod plan;
+mod seen;
+mod step;
+mod survey;
+#[cfg(test)]
+mod tests;
+mod tls;
+mod work;
+
+use std::time::Duration;
+
+use ccm_sdk::load_balancers::Mark;
+use ccm_sdk::steps::Steps;
+use ccm_sdk::types::{Backend, Failure, Ingress, Service};
+use ccm_sdk::words::few;
+use ccm_sdk::{Done, cache};
+
+use crate::annotations as names;
+use crate::api::octavia::{self, Balancer};
+use crate::config::Config;
+use crate::desired::Port;
+
+use self::done::{WITHOUT_ADDRESS, told};
+use self::seen::Seen;
+use self::step::{Step, Writer};
+use self::work::Work;
+
+pub(crate) use self::survey::survey;
+pub(crate) use self::work::Host;
+
+/// Names in a message.
+const SHOWN: usize = 3;
+/// When to look again for the address of a Node.
+const ADDRESSES: Duration = Duration::from_secs(10);
+
+/// # Errors
+///
+/// The cloud cannot be asked.
+pub(crate) fn get(config: &Config, host: &Host, service: &Service) -> Result<Option<Vec<Ingress>>, Failure> {
+    let (work, _) = Work::read(config, host, service);
+    let mut done = Done::new();
+    let Some(balancer) = work.find(&mut done)? else {
+        if work.spec.id.is_some() {
+            ccm_sdk::find::sees_the_cluster(&crate::find::Servers::new(config), host.provider_ids)?;
+        }
+        return Ok(None);
+    };
+    let floating = match work.spec.internal || balancer.vip_port_id.is_empty() {
+        true => None,
+        false => crate::api::floating_ips::with("port_id", &balancer.vip_port_id)?.into_iter().next(),
+    };
+    Ok(Some(work.ingress(floating.as_ref().map_or(&balancer.vip_address, |floating| &floating.address))))
+}
+
+/// Whose the load balancer is that a call for this Service would change.
+///
+/// # Errors
+///
+/// The cloud cannot be asked.
+pub(crate) fn mark(config: &Config, host: &Host, service: &Service) -> Result<Option<Mark>, Failure> {
+    let (work, _) = Work::read(config, host, service);
+    let spec_names = &work.spec.names;
+    let known = match &work.spec.id {
+        Some(id) => octavia::get(id)?,
+        None => None,
+    };
+    let Some(balancer) = known else {
+        let own = work.own()?.into_iter().next();
+        return Ok(own.map(|own| Mark { load_balancer: own.id, uid: Some(service.uid.clone()) }));
+    };
+    let others = spec_names.other_uids(&balancer.tags);
+    let uid = if balancer.tags.contains(&spec_names.uid) {
+        Some(service.uid.clone())
+    } else if others.is_empty() {
+        None
+    } else if balancer.tags.contains(&spec_names.balancer) || work.had_one() {
+        // One of before a restore, or that of a namesake; or the ID came with a copy.
+        others.first().map(|uid| (*uid).to_owned())
+    } else {
+        // Somebody wrote the ID to share it: what this Service gets of it is its own.
+        return Ok(Some(Mark {
+            load_balancer: format!("{}/{}", balancer.id, service.uid),
+            uid: Some(service.uid.clone()),
+        }));
+    };
+    Ok(Some(Mark { load_balancer: balancer.id, uid }))
+}
+
+pub(crate) fn ensure(config: &Config, host: &Host, service: &Service, backends: &[Backend]) -> Done {
+    Done::of(|done| make(config, host, service, backends, done))
+}
+
+pub(crate) fn update_backends(config: &Config, host: &Host, service: &Service, backends: &[Backend]) -> Done {
+    Done::of(|done| follow_nodes(config, host, service, backends, done))
+}
+
+pub(crate) fn delete(config: &Config, host: &Host, service: &Service) -> Done {
+    Done::of(|done| {
+        Work::read(config, host, service).0.delete(done)?;
+        for name in [names::ID, names::ADDRESS] {
+            if service.annotation(name).is_some() {
+                done.unannotate(name);
+            }
+        }
+        Ok(vec![])
+    })
+}
+
+pub(crate) fn orphan(config: &Config, host: &Host, service: &Service) -> Done {
+    Done::of(|done| Work::read(config, host, service).0.orphan(done).map(|()| vec![]))
+}
+
+/// What must not be changed by two calls at once: Services on one load balancer name its ID.
+pub(crate) fn locks(config: &Config, host: &Host, service: &Service) -> Vec<String> {
+    let (work, _) = Work::read(config, host, service);
+    let id = work.spec.id.map(|id| format!("id {id}"));
+    id.into_iter().chain([format!("name {}", work.spec.names.balancer)]).collect()
+}
+
+fn make(
+    config: &Config,
+    host: &Host,
+    service: &Service,
+    backends: &[Backend],
+    done: &mut Done,
+) -> Result<Vec<Ingress>, Failure> {
+    let (work, problems) = Work::read(config, host, service);
+    let wrong = told(done, problems).err();
+    let found = match (work.spec.id.is_some() || !service.ingress.is_empty(), wrong) {
+        // What cannot be costs no request.
+        (false, Some(wrong)) => return Err(wrong),
+        (_, wrong) => (work.find(done)?, wrong),
+    };
+    let chosen = work.chosen(backends)?;
+    let (balancer, wrong) = match found {
+        (Some(balancer), wrong) => (balancer, wrong),
+        (None, Some(wrong)) => return Err(wrong),
+        (None, None) => {
+            work.check_tls()?;
+            work.prove_gone(done)?;
+            return work.create(&chosen, done);
+        }
+    };
+    if balancer.status == "PENDING_DELETE" {
+        return Err(Failure::pending(format!("load balancer {} is being deleted", balancer.id)).after(ADDRESSES));
+    }
+    if let Some(wrong) = wrong {
+        work.follow(&balancer, &chosen, done)?;
+        return Err(wrong);
+    }
+    work.admit(&balancer)?;
+    if balancer.status == "ERROR" {
+        return work.replace(&balancer, done);
+    }
+    work.check_tls()?;
+    done.annotate(names::ID, balancer.id.as_str());
+    work.bring(&balancer, &chosen, Scope::All, done)?;
+    let address = work.address(&balancer, done)?;
+    done.annotate(names::ADDRESS, address.as_str());
+    groups::ensure(&work, &balancer, &chosen, done)?;
+    work.remark(&balancer, &chosen, done);
+    Ok(work.ingress(&address))
+}
+
+fn follow_nodes(
+    config: &Config,
+    host: &Host,
+    service: &Service,
+    backends: &[Backend],
+    done: &mut Done,
+) -> Result<Vec<Ingress>, Failure> {
+    let (work, _) = Work::read(config, host, service);
+    let Some(balancer) = work.find(done)? else {
+        return Err(Failure::conflict("there is no load balancer whose members could be changed"));
+    };
+    if balancer.status == "ERROR" {
+        return work.replace(&balancer, done);
+    }
+    work.admit(&balancer)?;
+    let chosen = work.chosen(backends)?;
+    work.follow(&balancer, &chosen, done)?;
+    groups::ensure(&work, &balancer, &chosen, done)?;
+    work.remark(&balancer, &chosen, done);
+    Ok(service.ingress.clone())
+}
+
+/// How much of a load balancer is brought to what it should be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    All,
+    Members,
+}
+
+/// Own listeners: ID, protocol, port, pool.
+type Known = Vec<(String, String, u16, String)>;
+
+/// How long it is known which listeners a load balancer has, for members alone. The tree tells when that is not so.
+const KNOWN: Duration = Duration::from_secs(600);
+
+impl Work<'_> {
+    /// Whether this Service may use it.
+    fn admit(&self, balancer: &Balancer) -> Result<(), Failure> {
+        let spec_names = &self.spec.names;
+        if spec_names.are_own(&balancer.tags) || self.is_owner(balancer) {
+            return Ok(());
+        }
+        let others = spec_names.others(&balancer.tags);
+        let most = usize::try_from(self.config.balancers.most_shared).unwrap_or(usize::MAX);
+        if others.len() >= most {
+            let message = format!(
+                "load balancer {} already shared with {} Services; max-shared-lb is {most}",
+                balancer.id,
+                others.len()
+            );
+            return Err(Failure::conflict(message).annotation(names::ID));
+        }
+        if self.spec.internal {
+            return Err(Failure::invalid("internal Service cannot share a load balancer").annotation(names::INTERNAL));
+        }
+        Ok(())
+    }
+
+    /// Brings it to what it should be, a write in each call.
+    fn bring(&self, balancer: &Balancer, chosen: &[&Backend], scope: Scope, done: &mut Done) -> Result<(), Failure> {
+        let ports = self.ports(balancer, chosen);
+        let plan = || match scope {
+            Scope::All => self.plan(balancer, &ports),
+            Scope::Members => self.plan_members(balancer, &ports),
+        };
+        let writer = Writer::new(balancer, plan);
+        let wish = format!("{} {:?}", scope == Scope::All, ports);
+        let result = Steps::new(&balancer.id, &wish).run(&writer, done);
+        writer.tell(done);
+        result?;
+        if scope == Scope::All {
+            seen::believe(&balancer.id, &ports);
+        }
+        Ok(())
+    }
+
+    /// Nothing but the members.
+    fn follow(&self, balancer: &Balancer, chosen: &[&Backend], done: &mut Done) -> Result<(), Failure> {
+        self.bring(balancer, chosen, Scope::Members, done)
+    }
+
+    fn plan(&self, balancer: &Balancer, ports: &[Port]) -> Result<Vec<Step>, Failure> {
+        let seen = Seen::read(balancer, ports)?;
+        let own = seen.listeners.iter().filter(|listener| self.is_own(balancer, &listener.tags));
+        let known: Known = own
+            .map(|listener| {
+                let pool = listener.default_pool_id.clone().unwrap_or_default();
+                (listener.id.clone(), listener.protocol.clone(), listener.protocol_port, pool)
+            })
+            .collect();
+        cache::put_json(&known_key(balancer), &known, KNOWN);
+        plan::steps(self, balancer, ports, &seen)
+    }
+
+    fn plan_members(&self, balancer: &Balancer, ports: &[Port]) -> Result<Vec<Step>, Failure> {
+        let known: Option<Known> = cache::get_json(&known_key(balancer));
+        if let Some(known) = known {
+            let tree = seen::tree(&balancer.id)?;
+            let is_there = |(id, _, _, pool): &(String, String, u16, String)| {
+                let branch = tree.listeners.iter().find(|branch| branch.id == *id);
+                branch.is_some_and(|branch| pool.is_empty() || branch.pools.iter().any(|twig| twig.id == *pool))
+            };
+            if known.iter().all(is_there) {
+                let seen = Seen { members: seen::members_of(tree), ..Seen::default() };
+                if let Some(steps) = plan::members(self, balancer, ports, &known, &seen) {
+                    return Ok(steps);
+                }
+            }
+        }
+        // A port has no listener, or somebody has been at it.
+        self.plan(balancer, ports)
+    }
+
+    /// Nodes that have addresses, and none that the load balancer could reach. One that has none yet is a member as soon as it has: the host
+    /// calls again.
+    fn remark(&self, balancer: &Balancer, chosen: &[&Backend], done: &mut Done) {
+        let without = self.unreachable(chosen, self.family(Some(balancer)));
+        if !without.is_empty() {
+            let message = format!(
+                "Nodes without an address of the load balancer's family are no members: {}",
+                few(without, SHOWN)
+            );
+            done.warn(WITHOUT_ADDRESS, message);
+        }
+    }
+}
+
+fn known_key(balancer: &Balancer) -> String {
+    format!("listeners/{}", balancer.id)
+}

@@ -1,0 +1,187 @@
+//! Deletes a load balancer, or what a Service has of one that others use too.
+//!
+//! Every call looks at it anew: one that goes into ERROR while it is deleted is deleted once more, and nobody waits for it.
+
+use std::time::Duration;
+
+use ccm_sdk::Done;
+use ccm_sdk::find::sees_the_cluster;
+use ccm_sdk::steps::Steps;
+use ccm_sdk::types::{Failure, Ingress};
+use serde_json::json;
+
+use super::done::SPARED;
+use super::seen::Seen;
+use super::step::{Step, Writer};
+use super::work::{Work, is_made};
+use super::{groups, plan};
+use crate::annotations as names;
+use crate::api::octavia::{self, Balancer, Thing};
+use crate::find::Servers;
+
+/// When to look whether it is gone.
+const LOOK: Duration = Duration::from_secs(2);
+
+impl Work<'_> {
+    /// Nothing is left of it when this is no failure.
+    pub(super) fn delete(&self, done: &mut Done) -> Result<(), Failure> {
+        let mut known = None;
+        if let Some(id) = &self.spec.id {
+            known = octavia::get(id)?;
+        }
+        let mut all = self.own()?;
+        let own_ids: Vec<String> = all.iter().map(|balancer| balancer.id.clone()).collect();
+        let has_known = known.is_some();
+        all.extend(known.filter(|balancer| !own_ids.contains(&balancer.id)));
+        if all.is_empty() {
+            all.extend(self.unmarked()?);
+        }
+        if self.spec.id.is_some() && !has_known && all.is_empty() {
+            sees_the_cluster(&Servers::new(self.config), self.host.provider_ids)?;
+        }
+        for balancer in &all {
+            self.remove(balancer, done)?;
+        }
+        self.delete_left_floating_ips(done)?;
+        groups::delete(self.service, done)
+    }
+
+    /// One without a tag that the Service's status leads to. Made before there were tags, or by the Go manager.
+    fn unmarked(&self) -> Result<Option<Balancer>, Failure> {
+        if self.spec.id.is_some() || self.service.ingress.is_empty() {
+            return Ok(None);
+        }
+        let spec_names = &self.spec.names;
+        for balancer in octavia::named(&spec_names.balancer)? {
+            if spec_names.other_uids(&balancer.tags).is_empty() && self.leads_to(&balancer)? {
+                return Ok(Some(balancer));
+            }
+        }
+        Ok(None)
+    }
+
+    /// One of them.
+    fn remove(&self, balancer: &Balancer, done: &mut Done) -> Result<(), Failure> {
+        let id = &balancer.id;
+        if balancer.status == "PENDING_DELETE" {
+            return Err(Failure::pending(format!("load balancer {id} is being deleted")).after(LOOK));
+        }
+        let spec_names = &self.spec.names;
+        let is_shared =
+            !spec_names.others(&balancer.tags).is_empty() || !spec_names.other_uids(&balancer.tags).is_empty();
+        let is_own = spec_names.are_own(&balancer.tags) || (balancer.tags.is_empty() && self.is_owner(balancer));
+        if is_made(balancer) && is_own && !is_shared {
+            return self.remove_whole(balancer, done);
+        }
+        let plan = || self.parting(balancer);
+        if !is_own && plan()?.is_empty() {
+            done.warn(
+                SPARED,
+                format!("load balancer {id} stays: others use it, and nothing of it is this Service's any more"),
+            );
+            return Ok(());
+        }
+        self.run(balancer, plan, done)
+    }
+
+    fn remove_whole(&self, balancer: &Balancer, done: &mut Done) -> Result<(), Failure> {
+        let id = &balancer.id;
+        if !matches!(balancer.status.as_str(), "ACTIVE" | "ERROR") {
+            let message =
+                format!("load balancer {id} is in immutable status, current provisioning status: {}", balancer.status);
+            return Err(Failure::pending(message).after(LOOK));
+        }
+        self.delete_floating_ip(balancer, done)?;
+        if !self.config.balancers.cascade_delete && balancer.status == "ACTIVE" {
+            self.run(balancer, || self.dismantling(balancer), done)?;
+        }
+        octavia::delete(id, self.config.balancers.cascade_delete || balancer.status == "ERROR")?;
+        done.changed(format!("deleted load balancer {id}"));
+        Err(Failure::pending(format!("load balancer {id} is being deleted")).after(LOOK))
+    }
+
+    pub(super) fn run(
+        &self,
+        balancer: &Balancer,
+        plan: impl Fn() -> Result<Vec<Step>, Failure>,
+        done: &mut Done,
+    ) -> Result<(), Failure> {
+        let writer = Writer::new(balancer, plan);
+        let result = Steps::new(&balancer.id, &"delete").run(&writer, done);
+        writer.tell(done);
+        result
+    }
+
+    /// What the Service has of it goes: all listeners with its tag, whatever ports it has now, their pools, and its tags last.
+    fn parting(&self, balancer: &Balancer) -> Result<Vec<Step>, Failure> {
+        let seen = Seen {
+            listeners: octavia::listeners(Some(&balancer.id))?,
+            pools: octavia::pools(Some(&balancer.id))?,
+            ..Seen::default()
+        };
+        let mut steps = vec![];
+        let (own, others): (Vec<_>, Vec<_>) =
+            seen.listeners.iter().partition(|listener| self.is_own(balancer, &listener.tags));
+        for listener in own {
+            let port = listener.protocol_port;
+            steps.push(Step::delete(Thing::Listener, &listener.id, &format!("listener {port}")));
+            let pool = listener.default_pool_id.as_deref().filter(|pool| !pool.is_empty());
+            let is_others = |pool: &&str| others.iter().any(|other| other.default_pool_id.as_deref() == Some(*pool));
+            if let Some(pool) = pool.filter(|pool| !is_others(pool)) {
+                steps.push(Step::delete(Thing::Pool, pool, &format!("pool of port {port}")));
+            }
+        }
+        let free = seen.pools.iter().filter(|pool| pool.listeners.is_empty() && plan::is_pool_of(self, pool));
+        steps.extend(free.map(|pool| Step::delete(Thing::Pool, &pool.id, &format!("pool {}", pool.name))));
+        let spec_names = &self.spec.names;
+        let left = spec_names.without_own(&balancer.tags);
+        if spec_names.are_own(&balancer.tags) && left != balancer.tags {
+            let says = format!("tags of load balancer {}", balancer.id);
+            steps.push(Step::change(Thing::Balancer, &balancer.id, json!({ "tags": left }), &says));
+        }
+        Ok(steps)
+    }
+
+    /// Everything of it, one by one.
+    fn dismantling(&self, balancer: &Balancer) -> Result<Vec<Step>, Failure> {
+        let listeners = octavia::listeners(Some(&balancer.id))?;
+        let pools = octavia::pools(Some(&balancer.id))?;
+        let mut steps: Vec<Step> = listeners
+            .iter()
+            .map(|listener| {
+                Step::delete(Thing::Listener, &listener.id, &format!("listener {}", listener.protocol_port))
+            })
+            .collect();
+        steps.extend(pools.iter().map(|pool| Step::delete(Thing::Pool, &pool.id, &format!("pool {}", pool.name))));
+        Ok(steps)
+    }
+
+    /// Deletes one in ERROR that only this Service uses, so that a new one can be made.
+    ///
+    /// # Errors
+    ///
+    /// Always: it is being deleted, or it may not be.
+    pub(super) fn replace(&self, balancer: &Balancer, done: &mut Done) -> Result<Vec<Ingress>, Failure> {
+        let spec_names = &self.spec.names;
+        let is_shared =
+            !spec_names.others(&balancer.tags).is_empty() || !spec_names.other_uids(&balancer.tags).is_empty();
+        let message =
+            format!("loadbalancer {} has gone into ERROR state, please check Octavia for details", balancer.id);
+        if !self.spec.recreates || is_shared || !is_made(balancer) || !spec_names.are_own(&balancer.tags) {
+            let way_out = if is_shared || !is_made(balancer) {
+                "others use it, or made it".to_owned()
+            } else {
+                format!("annotation {}: \"true\" lets it be deleted and made anew", names::RECREATE)
+            };
+            let message = format!("{message}; {way_out}");
+            done.warn(super::done::IN_ERROR, message.clone());
+            return Err(Failure::retry(message).after(Duration::from_secs(300)));
+        }
+        // Its floating IP stays, and comes to the new one.
+        octavia::delete(&balancer.id, true)?;
+        done.changed(format!("deleted load balancer {}, which was in ERROR", balancer.id));
+        done.unannotate(names::ID);
+        let message = format!("{message}. Load balancer was deleted and its creation will be retried");
+        Err(Failure::pending(message).after(LOOK))
+    }
+}

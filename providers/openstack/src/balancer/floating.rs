@@ -1,0 +1,254 @@
+//! The address of a load balancer: its own, or a floating IP on its port.
+//!
+//! | floating IP | what becomes of it |
+//! |---|---|
+//! | on the port already | stays, whoever put it there |
+//! | asked for by `spec.loadBalancerIP`, and free | is attached |
+//! | that the Service had before, and free | is attached again |
+//! | none | is made |
+//! | made for the Service, when it becomes internal or goes | is deleted, unless it is to be kept |
+//! | of somebody else, then | is detached |
+
+use std::time::Duration;
+
+use ccm_sdk::types::{Failure, Reaction};
+use ccm_sdk::{Done, cache};
+use serde_json::{Map, Value, json};
+
+use super::done::{FORCED_INTERNAL, IMMUTABLE, NO_FLOATING_IP, NO_NETWORK};
+use super::work::Work;
+use crate::annotations as names;
+use crate::api::floating_ips::{self, FloatingIp};
+use crate::api::octavia::Balancer;
+use crate::names::is_made_floating_ip;
+use crate::service_spec::place::Choice;
+use crate::subnet_match::Pattern;
+
+/// How long the external network of the project is believed.
+const NETWORK: Duration = Duration::from_secs(600);
+const NETWORK_KEY: &str = "external-network";
+
+impl Work<'_> {
+    /// The address that clients come to.
+    ///
+    /// # Errors
+    ///
+    /// There is none yet, or cannot be.
+    pub(super) fn address(&self, balancer: &Balancer, done: &mut Done) -> Result<String, Failure> {
+        let vip = &balancer.vip_address;
+        if vip.is_empty() {
+            return Err(Failure::pending(format!("load balancer {} has no address yet", balancer.id)));
+        }
+        if vip.contains(':') || balancer.vip_port_id.is_empty() {
+            if !self.spec.internal {
+                done.warn(
+                    NO_FLOATING_IP,
+                    format!("there are no floating IPs for the IPv6 address {vip}, which is published"),
+                );
+            }
+            return Ok(vip.clone());
+        }
+        let found = floating_ips::with("port_id", &balancer.vip_port_id)?.into_iter().next();
+        match (found, self.spec.internal) {
+            (Some(floating), true) => {
+                let others = self.spec.names.others(&balancer.tags);
+                if !self.is_owner(balancer) || !others.is_empty() {
+                    let message = format!(
+                        "the load balancer cannot become internal: it would lose its address {} for {} too",
+                        floating.address,
+                        others.join(", ")
+                    );
+                    return Err(Failure::invalid(message).annotation(names::INTERNAL));
+                }
+                self.release(&floating, done)?;
+                Ok(vip.clone())
+            }
+            (None, true) => Ok(vip.clone()),
+            (Some(floating), false) => {
+                if let Some(asked) = self.spec.address.as_ref().filter(|asked| **asked != floating.address) {
+                    let message = format!(
+                        "spec.loadBalancerIP asks for {asked}, and the load balancer keeps its floating IP {}: delete that in the cloud for another one",
+                        floating.address
+                    );
+                    done.warn(IMMUTABLE, message);
+                }
+                Ok(floating.address)
+            }
+            (None, false) => self.new_floating_ip(balancer, done),
+        }
+    }
+
+    /// Away from the load balancer.
+    fn release(&self, floating: &FloatingIp, done: &mut Done) -> Result<(), Failure> {
+        if is_made_floating_ip(&floating.description) && !self.spec.keeps_floating_ip {
+            floating_ips::delete(&floating.id)?;
+            done.changed(format!("deleted floating IP {}", floating.address));
+        } else {
+            floating_ips::attach(&floating.id, None)?;
+            done.changed(format!("detached floating IP {}", floating.address));
+        }
+        Ok(())
+    }
+
+    /// Before the load balancer goes: that of somebody else, and one to be kept, is free afterwards. The last Service of a shared one deletes
+    /// what was made for another.
+    pub(super) fn delete_floating_ip(&self, balancer: &Balancer, done: &mut Done) -> Result<(), Failure> {
+        if self.spec.keeps_floating_ip || balancer.vip_port_id.is_empty() {
+            return Ok(());
+        }
+        for floating in floating_ips::with("port_id", &balancer.vip_port_id)? {
+            if is_made_floating_ip(&floating.description) {
+                floating_ips::delete(&floating.id)?;
+                done.changed(format!("deleted floating IP {}", floating.address));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a load balancer left that went without its Service.
+    pub(super) fn delete_left_floating_ips(&self, done: &mut Done) -> Result<(), Failure> {
+        if self.spec.keeps_floating_ip {
+            return Ok(());
+        }
+        let description = self.spec.names.floating_ip();
+        for floating in floating_ips::with("description", &description)? {
+            if floating.description == description && floating.port_id.as_deref().is_none_or(str::is_empty) {
+                floating_ips::delete(&floating.id)?;
+                done.changed(format!("deleted floating IP {}", floating.address));
+            }
+        }
+        Ok(())
+    }
+
+    fn new_floating_ip(&self, balancer: &Balancer, done: &mut Done) -> Result<String, Failure> {
+        if !self.is_owner(balancer) {
+            let message = format!(
+                "cannot attach a floating IP to a load balancer for a shared Service {}, only owner Service can do that",
+                self.service.full_name()
+            );
+            return Err(Failure::conflict(message));
+        }
+        let before = self.service.ingress.iter().find_map(|ingress| ingress.ip.as_deref());
+        for (address, asked) in
+            [(self.spec.address.as_deref(), true), (before.filter(|ip| *ip != balancer.vip_address), false)]
+        {
+            let Some(address) = address else { continue };
+            let found = floating_ips::with("floating_ip_address", address)?.into_iter().next();
+            let Some(found) = found.filter(|found| asked || self.spec.names.is_own_floating_ip(&found.description))
+            else {
+                continue;
+            };
+            if found.port_id.as_deref().is_none_or(str::is_empty) {
+                floating_ips::attach(&found.id, Some(&balancer.vip_port_id))?;
+                done.changed(format!("attached floating IP {address}"));
+                return Ok(found.address);
+            }
+            if asked {
+                let message = format!(
+                    "floating IP {address} is not available: port {} has it",
+                    found.port_id.unwrap_or_default()
+                );
+                return Err(Failure::invalid(message).field("spec.loadBalancerIP"));
+            }
+        }
+        let Some(network) = self.network(done)? else { return Ok(balancer.vip_address.clone()) };
+        self.make(&network, balancer, done)
+    }
+
+    /// The external network; none is told.
+    fn network(&self, done: &mut Done) -> Result<Option<String>, Failure> {
+        if let Some(network) = &self.spec.floating.network {
+            return Ok(Some(network.clone()));
+        }
+        if let Some(network) = cache::get_json(NETWORK_KEY) {
+            return Ok(Some(network));
+        }
+        for network in floating_ips::external_networks()?.into_iter().filter(|network| !network.subnets.is_empty()) {
+            let seen = floating_ips::subnets(&network.id)?;
+            // Subnets of a network that is not shared are not seen: they may be of any family.
+            let fits =
+                |id: &String| seen.iter().find(|subnet| subnet.id == *id).is_none_or(|subnet| subnet.ip_version == 4);
+            if network.subnets.iter().any(fits) {
+                cache::put_json(NETWORK_KEY, &network.id, NETWORK);
+                return Ok(Some(network.id));
+            }
+        }
+        let message =
+            "no external network with an IPv4 subnet is seen; name one with floating-network-id in [LoadBalancer]";
+        done.warn(NO_NETWORK, message);
+        done.warn(FORCED_INTERNAL, format!("the load balancer has no floating IP: {message}"));
+        Ok(None)
+    }
+
+    fn make(&self, network: &str, balancer: &Balancer, done: &mut Done) -> Result<String, Failure> {
+        let subnets: Vec<Option<String>> = match &self.spec.floating.choice {
+            Choice::Any => vec![None],
+            Choice::Subnet(id) => {
+                self.check_subnet(network, id)?;
+                vec![Some(id.clone())]
+            }
+            Choice::Matching(..) if self.spec.address.is_some() => vec![None],
+            Choice::Matching(name, tags) => {
+                let wrong = |message: String| Failure::invalid(message).annotation(names::FLOATING_SUBNET);
+                let pattern = Pattern::parse(name, tags).map_err(wrong)?;
+                let all = floating_ips::subnets(network)?;
+                let matching: Vec<_> = all
+                    .into_iter()
+                    .filter(|subnet| subnet.ip_version == 4 && pattern.matches(&subnet.name, &subnet.tags))
+                    .collect();
+                if matching.is_empty() {
+                    let message = format!("no subnet matching {name:?}, tags {tags:?} found for network {network}");
+                    return Err(Failure::retry(message).annotation(names::FLOATING_SUBNET));
+                }
+                matching.into_iter().map(|subnet| Some(subnet.id)).collect()
+            }
+        };
+        let mut last = None;
+        for subnet in &subnets {
+            let mut body = Map::new();
+            for (key, value) in [
+                ("floating_network_id", Some(network)),
+                ("port_id", Some(balancer.vip_port_id.as_str())),
+                ("description", Some(self.spec.names.floating_ip().as_str())),
+                ("subnet_id", subnet.as_deref()),
+                ("floating_ip_address", self.spec.address.as_deref()),
+            ] {
+                body.extend(value.map(|value| (key.to_owned(), json!(value))));
+            }
+            let answer = floating_ips::create(&Value::Object(body))?;
+            let is_full = crate::api::neutron_type(&answer).is_some_and(|kind| kind == "IpAddressGenerationFailure");
+            match floating_ips::created(answer) {
+                Ok(floating) => {
+                    done.changed(format!("made floating IP {}", floating.address));
+                    return Ok(floating.address);
+                }
+                // Only a subnet that is full leads to the next one.
+                Err(failure) if is_full => last = Some(failure),
+                Err(failure) => {
+                    let failure = failure.context("failed to create floating IP");
+                    return Err(match &self.spec.address {
+                        Some(address) if failure.reaction == Reaction::Unauthorized => Failure::invalid(format!(
+                            "the cloud does not let this user choose the address {address}: {}",
+                            failure.message
+                        ))
+                        .field("spec.loadBalancerIP"),
+                        _ => failure,
+                    });
+                }
+            }
+        }
+        let failure = last.unwrap_or_else(|| Failure::retry("there is no subnet"));
+        Err(failure.context("no free subnet for a floating IP (last error)"))
+    }
+
+    fn check_subnet(&self, network: &str, id: &str) -> Result<(), Failure> {
+        match floating_ips::subnet(id)? {
+            Some(subnet) if subnet.network_id != network => {
+                Err(Failure::invalid(format!("floating IP subnet {id:?} doesn't belong to the network {network:?}"))
+                    .annotation(names::FLOATING_SUBNET_ID))
+            }
+            // One that is not seen is for the cloud to judge.
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Finds the load balancer of a Service.
+//!
+//! | where | whose |
+//! |---|---|
+//! | by the ID on the Service | as the Service says, unless it is marked as that of a namesake in another cluster |
+//! | by the tag with the Service's UID | the Service's: nobody else has that tag |
+//! | by its name | nobody knows, where no tag has a UID: it is the Service's if the Service's status leads there too |
+
+use ccm_sdk::Done;
+use ccm_sdk::find::sees_the_cluster;
+use ccm_sdk::types::Failure;
+
+use super::done::{DUPLICATE, RECREATED};
+use super::work::Work;
+use crate::annotations as names;
+use crate::api::floating_ips;
+use crate::api::octavia::{self, Balancer};
+use crate::find::Servers;
+
+/// Not on its way out.
+fn is_staying(balancer: &Balancer) -> bool {
+    !matches!(balancer.status.as_str(), "DELETED" | "PENDING_DELETE")
+}
+
+impl Work<'_> {
+    /// The load balancer that the Service has.
+    ///
+    /// # Errors
+    ///
+    /// The cloud cannot be asked, or it is not to be had.
+    pub(super) fn find(&self, done: &mut Done) -> Result<Option<Balancer>, Failure> {
+        if let Some(id) = &self.spec.id {
+            if let Some(balancer) = octavia::get(id)? {
+                self.refuse_namesake(&balancer)?;
+                return Ok(Some(balancer));
+            }
+            if !self.had_one() {
+                let message =
+                    format!("there is no load balancer {id}; take annotation {} off to have a new one", names::ID);
+                return Err(Failure::invalid(message).annotation(names::ID));
+            }
+        }
+        self.seek(done)
+    }
+
+    /// Whether a load balancer has served this Service before.
+    pub(super) fn had_one(&self) -> bool {
+        self.service.annotation(names::ADDRESS).is_some() || !self.service.ingress.is_empty()
+    }
+
+    /// Without the ID.
+    pub(super) fn seek(&self, done: &mut Done) -> Result<Option<Balancer>, Failure> {
+        let spec_names = &self.spec.names;
+        let mut own = self.own()?;
+        if own.len() > 1 {
+            let all: Vec<&str> = own.iter().map(|balancer| balancer.id.as_str()).collect();
+            let message = format!(
+                "load balancers {} have the tag of this Service; the first one is used, and all go with the Service",
+                all.join(", ")
+            );
+            done.warn(DUPLICATE, message);
+        }
+        if !own.is_empty() {
+            return Ok(Some(own.swap_remove(0)));
+        }
+        let named = octavia::named(&spec_names.balancer)?;
+        let unmarked = named.into_iter().filter(|balancer| {
+            is_staying(balancer)
+                && balancer.name == spec_names.balancer
+                && spec_names.other_uids(&balancer.tags).is_empty()
+        });
+        let mut unmarked: Vec<Balancer> = unmarked.collect();
+        let Some(balancer) = unmarked.pop() else { return Ok(None) };
+        if !unmarked.is_empty() {
+            let message = format!(
+                "several load balancers have the name {}, and no tag says whose they are; name the right one with annotation {}",
+                spec_names.balancer,
+                names::ID
+            );
+            return Err(Failure::conflict(message).annotation(names::ID));
+        }
+        if self.leads_to(&balancer)? {
+            return Ok(Some(balancer));
+        }
+        let message = format!(
+            "load balancer {} has the name {}, which is this Service's, and nothing says that it is not that of a Service in another cluster with the name {}; take it over with annotation {}: {:?}, or delete it",
+            balancer.id,
+            spec_names.balancer,
+            self.host.cluster,
+            names::ID,
+            balancer.id
+        );
+        Err(Failure::conflict(message).annotation(names::ID))
+    }
+
+    /// Those with the Service's own tag that are not on their way out, the oldest first.
+    pub(super) fn own(&self) -> Result<Vec<Balancer>, Failure> {
+        let tag = &self.spec.names.uid;
+        let mut own = octavia::tagged(tag)?;
+        own.retain(|balancer| is_staying(balancer) && balancer.tags.contains(tag));
+        own.sort_by(|one, other| (&one.created_at, &one.id).cmp(&(&other.created_at, &other.id)));
+        Ok(own)
+    }
+
+    /// Whether the Service's status, or what the Go manager noted, is an address of the load balancer.
+    pub(super) fn leads_to(&self, balancer: &Balancer) -> Result<bool, Failure> {
+        let of_status = self.service.ingress.iter().filter_map(|ingress| ingress.ip.as_deref());
+        let addresses: Vec<&str> = of_status.chain(self.service.annotation(names::ADDRESS)).collect();
+        if addresses.is_empty() || addresses.contains(&balancer.vip_address.as_str()) {
+            return Ok(!addresses.is_empty());
+        }
+        if balancer.vip_port_id.is_empty() {
+            return Ok(false);
+        }
+        let floating = floating_ips::with("port_id", &balancer.vip_port_id)?;
+        Ok(floating.iter().any(|floating| addresses.contains(&floating.address.as_str())))
+    }
+
+    /// An ID that came with a copy leads to the load balancer of a Service with the same name in another cluster.
+    fn refuse_namesake(&self, balancer: &Balancer) -> Result<(), Failure> {
+        let spec_names = &self.spec.names;
+        let others = spec_names.other_uids(&balancer.tags);
+        if others.is_empty() || spec_names.are_own(&balancer.tags) || !balancer.tags.contains(&spec_names.balancer) {
+            return Ok(());
+        }
+        let message = format!(
+            "load balancer {} is that of a Service with the same name and the UID {}, in another cluster that is called {} too; take annotation {} off to have a new one",
+            balancer.id,
+            others.join(", "),
+            self.host.cluster,
+            names::ID
+        );
+        Err(Failure::conflict(message).annotation(names::ID))
+    }
+
+    /// Before a new one takes the place of one that is gone: to another account all are gone.
+    pub(super) fn prove_gone(&self, done: &mut Done) -> Result<(), Failure> {
+        let Some(id) = &self.spec.id else { return Ok(()) };
+        sees_the_cluster(&Servers::new(self.config), self.host.provider_ids)?;
+        done.warn(RECREATED, format!("load balancer {id} is gone, and a new one is made"));
+        Ok(())
+    }
+}

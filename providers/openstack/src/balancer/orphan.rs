@@ -1,0 +1,56 @@
+//! Releases a load balancer from its Service. It stays as it is, and clients notice nothing.
+//!
+//! What leads there is the tag, and the name, as the Go manager has it. Listeners lose their tags as well, so that none of them is
+//! taken for that of a later Service. The floating IP keeps its description: its load balancer does not lead to it.
+
+use ccm_sdk::Done;
+use ccm_sdk::types::Failure;
+use serde_json::{Map, json};
+
+use super::step::Step;
+use super::work::Work;
+use crate::api::octavia::{self, Balancer, Thing};
+
+impl Work<'_> {
+    /// # Errors
+    ///
+    /// It is not done yet.
+    pub(super) fn orphan(&self, done: &mut Done) -> Result<(), Failure> {
+        let mut all = self.own()?;
+        if let Some(id) = &self.spec.id
+            && !all.iter().any(|balancer| balancer.id == *id)
+        {
+            let known = octavia::get(id)?;
+            all.extend(known.filter(|balancer| self.spec.names.are_own(&balancer.tags) || self.is_owner(balancer)));
+        }
+        for balancer in &all {
+            self.run(balancer, || self.releasing(balancer), done)?;
+        }
+        Ok(())
+    }
+
+    fn releasing(&self, balancer: &Balancer) -> Result<Vec<Step>, Failure> {
+        let names = &self.spec.names;
+        let mut steps = vec![];
+        for listener in octavia::listeners(Some(&balancer.id))? {
+            let left = names.without_own(&listener.tags);
+            if names.are_own(&listener.tags) && left != listener.tags {
+                let says = format!("tags of listener {}", listener.protocol_port);
+                steps.push(Step::change(Thing::Listener, &listener.id, json!({ "tags": left }), &says));
+            }
+        }
+        let mut body = Map::new();
+        let left = names.without_own(&balancer.tags);
+        if left != balancer.tags {
+            body.insert("tags".to_owned(), json!(left));
+        }
+        if self.is_owner(balancer) && names.others(&balancer.tags).is_empty() {
+            body.insert("name".to_owned(), json!(format!("released-{}", balancer.id)));
+        }
+        if !body.is_empty() {
+            let says = format!("name and tags of load balancer {}", balancer.id);
+            steps.push(Step::change(Thing::Balancer, &balancer.id, body.into(), &says));
+        }
+        Ok(steps)
+    }
+}

@@ -1,0 +1,166 @@
+//! Compares many load balancers at once with what their Services ask for, from a few lists.
+//!
+//! Lists have no members, only how many a pool has. Trees have, one for each load balancer: some are read with each survey, so that in the
+//! end the members of each are compared about once an hour.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use ccm_sdk::load_balancer_survey::{Standing, Wish};
+use ccm_sdk::types::{Backend, Failure};
+use ccm_sdk::{Done, cache};
+
+use super::done::told;
+use super::plan;
+use super::seen::{self, Seen};
+use super::work::{Host, Work};
+use crate::annotations as names;
+use crate::api::floating_ips::{self, FloatingIp};
+use crate::api::octavia::{self, Balancer, Listener, Member, Monitor, Pool};
+use crate::config::Config;
+use crate::desired::Port;
+
+/// Trees of one survey.
+const TREES: usize = 4;
+/// How long members that were compared are believed.
+const COMPARED: Duration = Duration::from_secs(3_600);
+
+/// All of the project.
+struct Lists {
+    balancers: Vec<Balancer>,
+    listeners: Vec<Listener>,
+    pools: Vec<Pool>,
+    monitors: BTreeMap<String, Monitor>,
+    floating: Vec<FloatingIp>,
+    members: BTreeMap<String, BTreeMap<String, Vec<Member>>>,
+}
+
+/// How each stands, with what its Service should be told.
+pub(crate) fn survey(
+    config: &Config,
+    host: &Host,
+    backends: &[Backend],
+    wishes: &[Wish],
+) -> Result<Vec<(Standing, Done)>, Failure> {
+    let works: Vec<_> = wishes.iter().map(|wish| Work::read(config, host, &wish.service)).collect();
+    let watched = works.iter().any(|(work, _)| work.spec.monitor.is_some());
+    let external = works.iter().any(|(work, _)| !work.spec.internal);
+    let monitors = if watched { octavia::monitors()? } else { vec![] };
+    let mut lists = Lists {
+        balancers: octavia::all()?,
+        listeners: octavia::listeners(None)?,
+        pools: octavia::pools(None)?,
+        monitors: monitors.into_iter().map(|monitor| (monitor.id.clone(), monitor)).collect(),
+        floating: if external { floating_ips::all()? } else { vec![] },
+        members: BTreeMap::new(),
+    };
+    let found: Vec<Option<Balancer>> = works.iter().map(|(work, _)| lists.find(work).cloned()).collect();
+    lists.read_trees(&found);
+    let surveyed = wishes.iter().zip(works).zip(found).map(|((wish, (work, problems)), balancer)| {
+        let mut done = Done::new();
+        let standing = told(&mut done, problems)
+            .and_then(|()| lists.standing(&work, wish, backends, balancer.as_ref()))
+            .unwrap_or_else(Standing::Unknown);
+        (standing, done)
+    });
+    Ok(surveyed.collect())
+}
+
+impl Lists {
+    fn find(&self, work: &Work<'_>) -> Option<&Balancer> {
+        let id = work.spec.id.as_deref();
+        let mut all = self.balancers.iter().filter(|balancer| balancer.status != "PENDING_DELETE");
+        let by_id = all.clone().find(|balancer| Some(balancer.id.as_str()) == id);
+        by_id.or_else(|| all.find(|balancer| balancer.tags.contains(&work.spec.names.uid)))
+    }
+
+    fn read_trees(&mut self, found: &[Option<Balancer>]) {
+        let due = |balancer: &&Balancer| cache::get(&key(&balancer.id)).is_none();
+        let ids: BTreeSet<&str> = found.iter().flatten().filter(due).map(|balancer| balancer.id.as_str()).collect();
+        let ids: Vec<&str> = ids.into_iter().take(TREES).collect();
+        for (id, tree) in ids.iter().zip(seen::trees(&ids)) {
+            // One that cannot be read is read with the next survey.
+            if let Ok(tree) = tree {
+                self.members.insert((*id).to_owned(), seen::members_of(tree));
+            }
+        }
+    }
+
+    fn standing(
+        &self,
+        work: &Work<'_>,
+        wish: &Wish,
+        backends: &[Backend],
+        balancer: Option<&Balancer>,
+    ) -> Result<Standing, Failure> {
+        let Some(balancer) = balancer else { return Ok(Standing::Missing) };
+        let backend = |index: &u32| backends.get(usize::try_from(*index).ok()?).cloned();
+        let chosen = wish.backends.iter().map(backend).collect::<Option<Vec<_>>>();
+        let chosen = chosen.ok_or_else(|| Failure::retry("a wish names a backend that is not in the list"))?;
+        let chosen = work.chosen(&chosen)?;
+        let ports = work.ports(balancer, &chosen);
+        let seen = self.seen(balancer, &ports);
+        let steps = plan::steps(work, balancer, &ports, &seen)?;
+        let mut differences: Vec<String> = steps.iter().map(ToString::to_string).collect();
+        if self.members.contains_key(&balancer.id) && differences.is_empty() {
+            cache::put(&key(&balancer.id), b"", COMPARED);
+        }
+        if work.spec.id.as_deref() != Some(&balancer.id) {
+            differences.push(format!("annotation {} does not have its ID", names::ID));
+        }
+        if balancer.status != "ACTIVE" {
+            differences.push(format!("provisioning_status is {}", balancer.status));
+        }
+        let is_on_port = |floating: &&FloatingIp| floating.port_id.as_deref() == Some(&balancer.vip_port_id);
+        let floating = self.floating.iter().find(is_on_port).map(|floating| floating.address.as_str());
+        if floating.is_some() && work.spec.internal && !self.floating.is_empty() {
+            differences.push("it is internal and has a floating IP".to_owned());
+        }
+        let address = floating.unwrap_or(&balancer.vip_address);
+        Ok(if differences.is_empty() {
+            Standing::InStep(work.ingress(address))
+        } else {
+            Standing::Differs(differences)
+        })
+    }
+
+    /// Of one load balancer. Where its tree was not read, its members are those that it should have, if it has as many.
+    fn seen(&self, balancer: &Balancer, ports: &[Port]) -> Seen {
+        let of = |all: &[octavia::Id]| all.iter().any(|other| other.id == balancer.id);
+        let pools: Vec<Pool> = self.pools.iter().filter(|pool| of(&pool.loadbalancers)).cloned().collect();
+        let members = self.members.get(&balancer.id).cloned().unwrap_or_else(|| {
+            let counted = pools.iter().map(|pool| (pool.id.clone(), counted(pool, ports)));
+            counted.collect()
+        });
+        Seen {
+            listeners: self.listeners.iter().filter(|listener| of(&listener.loadbalancers)).cloned().collect(),
+            pools,
+            monitors: self.monitors.clone(),
+            members,
+            in_full: false,
+        }
+    }
+}
+
+fn key(balancer: &str) -> String {
+    format!("compared/{balancer}")
+}
+
+/// As many members as the pool has.
+fn counted(pool: &Pool, ports: &[Port]) -> Vec<Member> {
+    let count = pool.members.len();
+    let port = ports.iter().find(|port| port.pool.name == pool.name && port.members.len() == count);
+    let as_wanted = |port: &Port| {
+        let member = |member: &crate::desired::Member| Member {
+            name: member.name.clone(),
+            address: member.address.clone(),
+            protocol_port: member.protocol_port,
+            ..Member::default()
+        };
+        port.members.iter().map(member).collect()
+    };
+    port.map_or_else(
+        || pool.members.iter().map(|id| Member { id: id.id.clone(), ..Member::default() }).collect(),
+        as_wanted,
+    )
+}

@@ -1,0 +1,159 @@
+//! Where clients come to.
+
+use super::*;
+
+const MAKE: &str = "network POST /floatingips";
+const PUT: &str = "network PUT /floatingips/fip-1";
+
+fn without() -> FakeCloud {
+    cloud_of(&balancer(), &[listener()], &[pool()], &[member(1), member(2)])
+}
+
+/// Floating IPs, one list after the other.
+fn lists(lists: &[&[Value]]) -> FakeCloud {
+    lists.iter().fold(without(), |cloud, list| cloud.on(FLOATING, many("floatingips", list)))
+}
+
+fn full() -> Reply {
+    let error = json!({ "NeutronError": { "type": "IpAddressGenerationFailure", "message": "No more IP addresses available" } });
+    Reply::json(409, error.to_string())
+}
+
+#[test]
+fn os_108_to_111_the_status_is_a_host_name_or_an_address_with_its_mode() {
+    let mut named = usual();
+    named.balancers.ingress_hostname = true;
+    let proxy = (names::PROXY_PROTOCOL, "true");
+    for (case, config, annotations, ip, hostname, mode) in [
+        ("os_108", usual(), vec![(names::HOSTNAME, "web.example.com"), proxy], None, Some("web.example.com"), None),
+        ("os_109", named.clone(), vec![proxy], None, Some("203.0.113.7.nip.io"), None),
+        ("os_110", named, vec![], Some("203.0.113.7"), None, Some(ccm_sdk::types::IpMode::Vip)),
+        ("os_111", usual(), vec![proxy], Some("203.0.113.7"), None, Some(ccm_sdk::types::IpMode::Proxy)),
+    ] {
+        let (host, service) = (host(), service(&annotations));
+        let found = Work::read(&config, &host, &service).0.ingress("203.0.113.7").remove(0);
+        assert_eq!((found.ip.as_deref(), found.hostname.as_deref(), found.ip_mode), (ip, hostname, mode), "{case}");
+    }
+}
+
+#[test]
+fn os_210_one_that_becomes_internal_gives_its_floating_ip_back_or_lets_go_of_it() {
+    let mine = with(floating(), json!({ "description": "mine" }));
+    let gone = "network DELETE /floatingips/fip-1";
+    let detached = json!({ "floatingip": { "port_id": null } });
+    for (case, floating, annotations, line, body) in [
+        ("os_210", mine, vec![], PUT, detached.clone()),
+        ("os_210", floating(), vec![(names::KEEP_FLOATING_IP, "true")], PUT, detached),
+        ("one that was made for it", floating(), vec![], gone, Value::Null),
+    ] {
+        let cloud = lists(&[&[floating]]).on(line, Reply::json(200, "{}"));
+        let done = run(&settled(&[&annotations[..], &[(names::INTERNAL, "true")]].concat()));
+        assert_eq!(ips(&done), ["10.1.0.100"], "{case}");
+        assert_eq!(writes(&cloud), [(line.to_owned(), body)], "{case}");
+    }
+}
+
+#[test]
+fn an_address_that_is_asked_for_is_attached_where_it_is_free_and_refused_where_it_is_not() {
+    let mut service = settled(&[]);
+    service.address_asked("203.0.113.9");
+    let free =
+        with(floating(), json!({ "floating_ip_address": "203.0.113.9", "port_id": null, "description": "mine" }));
+    let cloud = lists(&[&[], std::slice::from_ref(&free)]).on(PUT, Reply::json(200, "{}"));
+    assert_eq!(ips(&run(&service)), ["203.0.113.9"]);
+    assert_eq!(writes(&cloud), [(PUT.to_owned(), json!({ "floatingip": { "port_id": "port-1" } }))]);
+    let taken = with(free, json!({ "port_id": "port-9" }));
+    let cloud = lists(&[&[], &[taken]]);
+    let done = run(&service);
+    assert_eq!((reaction(&done), written(&cloud)), (Reaction::Invalid, vec![]));
+    assert!(message(&done).contains("floating IP 203.0.113.9 is not available"), "{}", message(&done));
+    // One that is there is not exchanged.
+    let done = {
+        let _cloud = whole();
+        run(&service)
+    };
+    assert_eq!((ips(&done), done.warnings[0].0), (vec!["203.0.113.7"], "LoadBalancerImmutableField"));
+}
+
+trait Asking {
+    fn address_asked(&mut self, address: &str);
+}
+
+impl Asking for Service {
+    fn address_asked(&mut self, address: &str) {
+        self.requested_ip = Some(address.to_owned());
+    }
+}
+
+#[test]
+fn the_address_that_the_service_had_comes_back_with_a_new_load_balancer() {
+    let free = with(floating(), json!({ "port_id": null }));
+    let cloud = lists(&[&[], &[free]]).on(PUT, Reply::json(200, "{}"));
+    assert_eq!(ips(&run(&settled(&[]))), ["203.0.113.7"]);
+    assert_eq!(written(&cloud), [PUT]);
+}
+
+#[test]
+fn os_188_an_external_network_whose_subnets_are_not_seen_is_good() {
+    let mut config = usual();
+    config.balancers.place.floating_network.clear();
+    let network = |id: &str, subnets: &[&str]| json!({ "id": id, "name": id, "subnets": subnets });
+    let v6 =
+        json!({ "id": "s-6", "name": "six", "network_id": "v6", "ip_version": 6, "cidr": "fd00::/64", "tags": [] });
+    let made = Reply::json(201, json!({ "floatingip": floating() }).to_string());
+    let cloud = lists(&[&[]])
+        .on(
+            "network GET /networks",
+            many("networks", &[network("none", &[]), network("v6", &["s-6"]), network("public", &["s-1"])]),
+        )
+        .on("network GET /subnets?network_id=v6&limit=1000", many("subnets", &[v6]))
+        .on("network GET /subnets?network_id=public&limit=1000", many("subnets", &[]))
+        .on(MAKE, made);
+    let mut service = settled(&[]);
+    service.ingress.clear();
+    ensure(&config, &host(), &service, &nodes());
+    assert_eq!(writes(&cloud)[0].1["floatingip"]["floating_network_id"], "public", "os_188");
+    // Without any, the load balancer's own address is published.
+    let cloud = lists(&[&[]]).on("network GET /networks", many("networks", &[]));
+    let done = ensure(&config, &host(), &service, &nodes());
+    assert_eq!((ips(&done), written(&cloud)), (vec!["10.1.0.100"], vec![]));
+    assert!(done.warnings.iter().any(|(reason, _)| *reason == "LoadBalancerForcedInternal"), "{:?}", done.warnings);
+}
+
+#[test]
+fn os_211_only_a_subnet_that_is_full_leads_to_the_next() {
+    let subnet = |id: &str, name: &str| json!({ "id": id, "name": name, "network_id": "public", "ip_version": 4, "cidr": "203.0.113.0/24", "tags": [] });
+    let all = [subnet("s-1", "public-a"), subnet("s-2", "public-b"), subnet("s-3", "dmz")];
+    let made = Reply::json(201, json!({ "floatingip": floating() }).to_string());
+    let refused =
+        Reply::json(403, json!({ "NeutronError": { "type": "PolicyNotAuthorized", "message": "no" } }).to_string());
+    let quota = Reply::json(
+        409,
+        json!({ "NeutronError": { "type": "OverQuota", "message": "Quota exceeded for resources: ['floatingip']." } })
+            .to_string(),
+    );
+    for (case, first, tried) in
+        [("os_211", full(), vec!["s-1", "s-2"]), ("os_211", refused, vec!["s-1"]), ("os_211", quota, vec!["s-1"])]
+    {
+        let cloud =
+            lists(&[&[]]).always("network GET /subnets", many("subnets", &all)).on(MAKE, first).on(MAKE, made.clone());
+        let mut service = settled(&[(names::FLOATING_SUBNET, "public-*")]);
+        service.ingress.clear();
+        let done = run(&service);
+        let asked: Vec<_> =
+            writes(&cloud).into_iter().map(|(_, body)| body["floatingip"]["subnet_id"].clone()).collect();
+        assert_eq!(asked, tried, "{case}");
+        assert_eq!(done.outcome.failure.is_none(), tried.len() == 2, "{case}");
+    }
+}
+
+#[test]
+fn a_subnet_of_another_network_is_refused_before_the_cloud_does() {
+    let other = json!({ "id": "s-9", "name": "s", "network_id": "elsewhere", "ip_version": 4, "cidr": "10.0.0.0/8", "tags": [] });
+    let cloud = lists(&[&[]]).on("network GET /subnets/s-9", one("subnet", &other));
+    let mut service = settled(&[(names::FLOATING_SUBNET_ID, "s-9")]);
+    service.ingress.clear();
+    let done = run(&service);
+    assert_eq!((reaction(&done), written(&cloud)), (Reaction::Invalid, vec![]));
+    assert!(message(&done).contains("doesn't belong to the network \"public\""), "{}", message(&done));
+}

@@ -1,0 +1,191 @@
+//! One that is not there yet.
+
+use ccm_sdk::http::TransportReason;
+
+use super::*;
+
+fn empty() -> FakeCloud {
+    FakeCloud::new().with_credential("session-token").always(LIST, many("loadbalancers", &[]))
+}
+
+fn made() -> Reply {
+    Reply::json(
+        201,
+        json!({ "loadbalancer": with(balancer(), json!({ "provisioning_status": "PENDING_CREATE" })) }).to_string(),
+    )
+}
+
+#[test]
+fn os_154_156_175_it_is_made_whole_in_one_request_and_noted_although_it_is_not_there_yet() {
+    let cloud = empty().on(POST, made());
+    let mut service = service(&[(names::MONITOR, "true")]);
+    service.ports.push(port(443, 30_443));
+    let done = run(&service);
+    assert_eq!(reaction(&done), Reaction::Pending);
+    assert_eq!((annotated(&done, names::ID), annotated(&done, names::ADDRESS)), (Some("lb-1"), Some("10.1.0.100")));
+    let [(line, body)] = &writes(&cloud)[..] else { panic!("{:?}", cloud.lines()) };
+    let body = &body["loadbalancer"];
+    assert_eq!(line, POST);
+    assert_eq!(cloud.lines().len(), 3, "two look-ups and a write: {:?}", cloud.lines());
+    assert_eq!(body["tags"], json!([NAME, UID]));
+    assert_eq!((&body["vip_subnet_id"], &body["provider"]), (&json!("subnet-1"), &json!("amphora")));
+    let ports: Vec<_> = body["listeners"]
+        .as_array()
+        .expect("listeners")
+        .iter()
+        .map(|listener| {
+            let pool = &listener["default_pool"];
+            let members = pool["members"].as_array().map_or(0, Vec::len);
+            (
+                listener["protocol_port"].clone(),
+                pool["members"][0]["protocol_port"].clone(),
+                members,
+                pool["healthmonitor"]["type"].clone(),
+            )
+        })
+        .collect();
+    assert_eq!(ports, [(json!(80), json!(30_000), 2, json!("TCP")), (json!(443), json!(30_443), 2, json!("TCP"))]);
+}
+
+#[test]
+fn os_152_once_it_is_there_it_is_compared_once_and_has_a_floating_ip() {
+    let cloud = empty().on(POST, made());
+    let first = run(&service(&[]));
+    let mut service = service(&[]);
+    for (name, value) in first.outcome.annotations {
+        service.annotations.push((name, value.expect("written")));
+    }
+    let cloud = cloud
+        .on(GET, one("loadbalancer", &with(balancer(), json!({ "provisioning_status": "PENDING_CREATE" }))))
+        .always(GET, one("loadbalancer", &balancer()))
+        .always(LISTENERS, many("listeners", &[listener()]))
+        .always(POOLS, many("pools", &[pool()]))
+        .always(TREE, tree(&[listener()], &[member(1), member(2)]))
+        .always(FLOATING, many("floatingips", &[]))
+        .on("network POST /floatingips", Reply::json(201, json!({ "floatingip": floating() }).to_string()));
+    assert_eq!(reaction(&run(&service)), Reaction::Pending);
+    assert_eq!(cloud.lines().len(), 4, "a call that waits costs one request");
+    let done = run(&service);
+    assert_eq!(ips(&done), ["203.0.113.7"], "{:?}", done.outcome);
+    assert_eq!(cloud.lines().len(), 4 + 6);
+    assert_eq!(written(&cloud), [POST, "network POST /floatingips"]);
+    let (_, body) = &writes(&cloud)[1];
+    assert_eq!(body["floatingip"]["port_id"], "port-1");
+}
+
+/// A second one was made when the answer to the first request was lost.
+#[test]
+fn a_request_without_an_answer_is_not_sent_again_before_what_it_made_can_show() {
+    let cloud = empty().on(POST, Reply::lost(TransportReason::Timeout, true));
+    assert_eq!(reaction(&run(&service(&[]))), Reaction::Retry);
+    cloud.pass(30);
+    assert_eq!(reaction(&run(&service(&[]))), Reaction::Retry);
+    assert_eq!(written(&cloud), [POST]);
+    // It shows, by its tag.
+    let cloud = cloud
+        .on(LIST, many("loadbalancers", &[balancer()]))
+        .always(LISTENERS, many("listeners", &[listener()]))
+        .always(POOLS, many("pools", &[pool()]))
+        .always("load-balancer GET /lbaas/pools/pool-1/members", many("members", &[member(1), member(2)]))
+        .always(FLOATING, many("floatingips", &[floating()]));
+    let done = run(&service(&[]));
+    assert_eq!((ips(&done), annotated(&done, names::ID)), (vec!["203.0.113.7"], Some("lb-1")));
+    assert_eq!(written(&cloud), [POST]);
+}
+
+#[test]
+fn one_that_certainly_did_not_arrive_is_sent_again() {
+    let cloud = empty().on(POST, Reply::lost(TransportReason::Connect, false)).on(POST, made());
+    assert_eq!(reaction(&run(&service(&[]))), Reaction::Retry);
+    assert_eq!(reaction(&run(&service(&[]))), Reaction::Pending);
+    assert_eq!(written(&cloud), [POST, POST]);
+}
+
+#[test]
+fn os_205_without_nodes_it_is_made_with_empty_pools() {
+    let cloud = empty().on(POST, made());
+    let done = ensure(&usual(), &host(), &service(&[]), &[]);
+    assert_eq!(reaction(&done), Reaction::Pending);
+    let (_, body) = &writes(&cloud)[0];
+    let pool = &body["loadbalancer"]["listeners"][0]["default_pool"];
+    assert_eq!((pool["name"].as_str(), pool.get("members")), (Some(format!("pool_0_{NAME}").as_str()), None));
+}
+
+#[test]
+fn os_180_a_wrong_address_is_the_services_fault_although_the_cloud_says_500() {
+    let words = "Provider 'amphora' reports error: IP address 10.1.0.1 already allocated in subnet subnet-1";
+    let refused =
+        Reply::json(500, json!({ "faultcode": "Server", "faultstring": words, "debuginfo": null }).to_string());
+    let _cloud = empty().on(POST, refused);
+    let done = run(&service(&[(names::INTERNAL, "true")]));
+    assert_eq!(reaction(&done), Reaction::Invalid);
+    assert!(
+        message(&done).contains("already allocated") && !message(&done).contains("\"listeners\""),
+        "{}",
+        message(&done)
+    );
+}
+
+#[test]
+fn where_nobody_names_a_subnet_it_is_that_of_the_first_node() {
+    let mut config = usual();
+    config.balancers.place.subnet.clear();
+    let port = json!({ "id": "p", "device_id": "server-1", "fixed_ips": [{ "subnet_id": "subnet-9", "ip_address": "10.1.0.1" }] });
+    let cloud = empty().always("network GET /ports", many("ports", &[port])).on(POST, made());
+    ensure(&config, &host(), &service(&[]), &nodes());
+    let (_, body) = &writes(&cloud)[0];
+    let balancer = &body["loadbalancer"];
+    assert_eq!(balancer["vip_subnet_id"], "subnet-9");
+    assert_eq!(balancer["listeners"][0]["default_pool"]["members"][0]["subnet_id"], "subnet-9");
+    // A network leads there without.
+    let cloud = empty().on(POST, made());
+    ensure(&config, &host(), &service(&[(names::NETWORK, "net-1")]), &nodes());
+    let (_, body) = &writes(&cloud)[0];
+    let member = &body["loadbalancer"]["listeners"][0]["default_pool"]["members"][0];
+    assert_eq!((&body["loadbalancer"]["vip_network_id"], member.get("subnet_id")), (&json!("net-1"), None));
+}
+
+#[test]
+fn one_that_takes_no_tree_is_made_bare() {
+    let mut config = usual();
+    config.balancers.serial = true;
+    let cloud = empty().on(POST, made());
+    ensure(&config, &host(), &service(&[]), &nodes());
+    assert_eq!(writes(&cloud)[0].1["loadbalancer"].get("listeners"), None);
+}
+
+#[test]
+fn what_cannot_be_costs_no_request() {
+    let cloud = empty();
+    let done = run(&service(&[(names::CLASS, "none")]));
+    assert_eq!((reaction(&done), cloud.lines()), (Reaction::Invalid, vec![]));
+}
+
+#[test]
+fn tls_is_ended_with_what_barbican_has() {
+    let tls = |reference: &str| service(&[(names::TLS_CONTAINER, reference)]);
+    let secret = "key-manager GET /secrets/s-1";
+    let cloud = empty().on(secret, Reply::json(200, "{}")).on(POST, made());
+    assert_eq!(reaction(&run(&tls("https://kms/v1/secrets/s-1"))), Reaction::Pending);
+    assert!(cloud.lines().contains(&secret.to_owned()));
+    let absent = Reply::json(
+        404,
+        r#"{"code": 404, "title": "Not Found", "description": "Not Found. Sorry but your container is in another castle; it was not found."}"#,
+    );
+    for (reference, words) in [
+        ("https://kms/v1/secrets/s-1", "has no such container or secret"),
+        ("https://kms/v1/orders/s-1", "tlsContainerRef type orders unknown"),
+        ("s-1", "invalid tlsContainerRef"),
+    ] {
+        let _cloud = empty().on(secret, absent.clone());
+        let done = run(&tls(reference));
+        assert_eq!(reaction(&done), Reaction::Invalid, "{reference}: {}", message(&done));
+        assert!(message(&done).contains(words), "{}", message(&done));
+    }
+    // Where certificates are elsewhere, Barbican is not asked.
+    let mut config = usual();
+    config.balancers.container_store = "external".to_owned();
+    let cloud = empty().on(POST, made());
+    ensure(&config, &host(), &tls("https://kms/v1/secrets/s-1"), &nodes());
+    assert_eq!(written(&cloud), [POST]);
+}

@@ -1,0 +1,153 @@
+//! One that goes, or is given up.
+
+use super::*;
+
+const DELETE: &str = "load-balancer DELETE /lbaas/loadbalancers/lb-1";
+const RELEASE: &str = "network DELETE /floatingips/fip-1";
+
+fn delete(service: &Service) -> Done {
+    super::super::delete(&usual(), &host(), service)
+}
+
+fn state(status: &str) -> Value {
+    with(balancer(), json!({ "provisioning_status": status }))
+}
+
+fn gone(cloud: FakeCloud) -> FakeCloud {
+    cloud.on(DELETE, Reply::status(204)).on(RELEASE, Reply::status(204))
+}
+
+#[test]
+fn os_164_it_goes_with_its_floating_ip_and_is_waited_for_by_nobody() {
+    let cloud = gone(whole());
+    let done = delete(&settled(&[]));
+    assert_eq!(
+        (reaction(&done), written(&cloud)),
+        (Reaction::Pending, vec![RELEASE.to_owned(), DELETE.to_owned()]),
+        "os_164"
+    );
+    assert!(cloud.lines().iter().any(|line| *line == format!("{DELETE}?cascade=true")));
+    let cloud = FakeCloud::new()
+        .with_credential("session-token")
+        .always(GET, not_found())
+        .always(LIST, many("loadbalancers", &[]))
+        .always(FLOATING, many("floatingips", &[]))
+        .always("network GET /security-groups", many("security_groups", &[]));
+    let done = delete(&settled(&[]));
+    assert_eq!(done.outcome.failure, None);
+    assert_eq!(done.outcome.annotations, [(names::ID.to_owned(), None), (names::ADDRESS.to_owned(), None)]);
+    assert_eq!(written(&cloud), Vec::<String>::new());
+}
+
+/// The Go manager waited for six minutes for one that had gone into ERROR, and all other Services with it.
+#[test]
+fn os_182_one_in_error_is_deleted_and_deleted_again_and_one_that_goes_is_looked_at() {
+    for (case, status, expected) in [
+        ("os_182", "ERROR", vec![RELEASE, DELETE]),
+        ("os_182", "PENDING_DELETE", vec![]),
+        ("Q39", "PENDING_UPDATE", vec![]),
+        ("gone", "DELETED", vec![]),
+    ] {
+        let cloud = gone(cloud_of(&state(status), &[], &[], &[]));
+        let done = delete(&settled(&[]));
+        assert_eq!(written(&cloud), expected, "{case}");
+        assert_eq!(done.outcome.failure.is_none(), status == "DELETED", "{case}");
+    }
+}
+
+#[test]
+fn os_183_200_what_is_left_of_one_that_was_deleted_by_hand_goes() {
+    let group = json!({ "id": "sg-1", "name": "lb-sg-uid-test-default-test", "security_group_rules": [] });
+    let free = with(floating(), json!({ "port_id": null }));
+    let cloud = FakeCloud::new()
+        .with_credential("session-token")
+        .always(GET, not_found())
+        .always(LIST, many("loadbalancers", &[]))
+        .always(FLOATING, many("floatingips", &[free]))
+        .always("network GET /security-groups", many("security_groups", &[group]))
+        .always("network GET /ports", many("ports", &[]))
+        .on(RELEASE, Reply::status(204))
+        .on("network DELETE /security-groups/sg-1", Reply::status(204));
+    assert_eq!(delete(&settled(&[])).outcome.failure, None);
+    assert_eq!(written(&cloud), [RELEASE, "network DELETE /security-groups/sg-1"], "os_183 os_200");
+}
+
+#[test]
+fn os_184_a_floating_ip_of_somebody_else_or_to_be_kept_is_not_deleted() {
+    let mine = with(floating(), json!({ "description": "mine" }));
+    for (case, floating, annotations) in
+        [("os_184", mine, vec![]), ("kept", floating(), vec![(names::KEEP_FLOATING_IP, "true")])]
+    {
+        let cloud = gone(whole()).on(FLOATING, many("floatingips", &[floating]));
+        delete(&settled(&annotations));
+        assert_eq!(written(&cloud), [DELETE], "{case}");
+    }
+}
+
+#[test]
+fn os_159_162_194_who_leaves_a_shared_one_takes_its_listeners_and_its_tags() {
+    let a = "kube_service_kubernetes_default_a";
+    let put = "load-balancer PUT /lbaas/loadbalancers/lb-1";
+    let other =
+        with(listener(), json!({ "id": "listener-9", "tags": [a], "default_pool_id": "pool-9", "protocol_port": 81 }));
+    let old = with(listener(), json!({ "id": "listener-2", "protocol_port": 8888, "default_pool_id": null }));
+    let pool_9 = with(
+        pool(),
+        json!({ "id": "pool-9", "name": "pool_0_kube_service_kubernetes_default_a", "listeners": [{ "id": "listener-9" }] }),
+    );
+    for (case, balancer, listeners, tags) in [
+        (
+            "os_159",
+            with(balancer(), json!({ "name": a, "tags": [a, NAME, UID] })),
+            vec![listener(), old.clone(), other.clone()],
+            json!([a]),
+        ),
+        ("os_162", with(balancer(), json!({ "tags": [a, NAME, UID] })), vec![listener(), old, other], json!([a])),
+        ("os_194", with(balancer(), json!({ "name": "mine", "tags": [NAME, UID] })), vec![listener()], json!([])),
+    ] {
+        let mut cloud = cloud_of(&balancer, &listeners, &[pool(), pool_9.clone()], &[]).on(put, Reply::json(200, "{}"));
+        for line in ["listeners/listener-1", "listeners/listener-2", "pools/pool-1"] {
+            cloud = cloud.on(&format!("load-balancer DELETE /lbaas/{line}"), Reply::status(204));
+        }
+        for _ in 0..listeners.len().min(2) + 2 {
+            delete(&settled(&[]));
+            later(&cloud);
+        }
+        let all = writes(&cloud);
+        let (last, body) = all.last().expect("written");
+        assert_eq!((last.as_str(), &body["loadbalancer"]["tags"]), (put, &tags), "{case}: {all:?}");
+        assert!(!all.iter().any(|(line, _)| line.contains("-9") || line == DELETE), "{case}: {all:?}");
+        assert_eq!(all.len(), listeners.len().min(2) + 2, "{case}: {all:?}");
+    }
+}
+
+#[test]
+fn os_165_one_that_is_not_there_is_not_there() {
+    let _cloud = FakeCloud::new().with_credential("session-token").always(LIST, many("loadbalancers", &[]));
+    assert_eq!(get(&usual(), &host(), &service(&[])), Ok(None), "os_165");
+    let _cloud = whole();
+    let found = get(&usual(), &host(), &settled(&[])).expect("asked").expect("there");
+    assert_eq!(found[0].ip.as_deref(), Some("203.0.113.7"));
+}
+
+#[test]
+fn one_that_is_given_up_has_neither_name_nor_tags_afterwards() {
+    let put = "load-balancer PUT /lbaas/listeners/listener-1";
+    let last = "load-balancer PUT /lbaas/loadbalancers/lb-1";
+    let cloud = whole().on(put, Reply::json(200, "{}")).on(last, Reply::json(200, "{}"));
+    for _ in 0..2 {
+        assert_eq!(reaction(&orphan(&usual(), &host(), &settled(&[]))), Reaction::Pending);
+        later(&cloud);
+    }
+    assert_eq!(
+        writes(&cloud),
+        [
+            (put.to_owned(), json!({ "listener": { "tags": [] } })),
+            (last.to_owned(), json!({ "loadbalancer": { "name": "released-lb-1", "tags": [] } })),
+        ]
+    );
+    let released = with(balancer(), json!({ "name": "released-lb-1", "tags": [] }));
+    let cloud = cloud_of(&released, &[with(listener(), json!({ "tags": [] }))], &[pool()], &[]);
+    assert_eq!(orphan(&usual(), &host(), &settled(&[])).outcome.failure, None);
+    assert_eq!(written(&cloud), Vec::<String>::new());
+}

@@ -1,0 +1,177 @@
+//! Security groups of Services.
+
+use super::*;
+use crate::api::groups::{NewRule, Rule};
+
+const NAME_OF_GROUP: &str = "lb-sg-uid-test-default-test";
+const RULES: &str = "network POST /security-group-rules";
+
+fn managed() -> Config {
+    let mut config = usual();
+    config.balancers.manages_security_groups = true;
+    config
+}
+
+fn new(protocol: &str, port: u16, prefix: &str) -> NewRule {
+    NewRule {
+        security_group_id: "sg-1".to_owned(),
+        direction: "ingress".to_owned(),
+        ethertype: "IPv4".to_owned(),
+        protocol: protocol.to_owned(),
+        port_range_min: port,
+        port_range_max: port,
+        remote_ip_prefix: prefix.to_owned(),
+    }
+}
+
+fn has(id: &str, protocol: &str, port: u16, prefix: &str) -> Rule {
+    Rule {
+        id: id.to_owned(),
+        direction: "ingress".to_owned(),
+        ethertype: "IPv4".to_owned(),
+        protocol: Some(protocol.to_owned()),
+        port_range_min: Some(port),
+        port_range_max: Some(port),
+        remote_ip_prefix: Some(prefix.to_owned()),
+        remote_group_id: None,
+    }
+}
+
+fn default(id: &str, ethertype: &str) -> Rule {
+    Rule { id: id.to_owned(), direction: "egress".to_owned(), ethertype: ethertype.to_owned(), ..Rule::default() }
+}
+
+#[test]
+fn os_145_to_151_rules_that_are_missing_are_made_and_others_go() {
+    let net = "10.1.0.0/24";
+    let defaults = [default("e4", "IPv4"), default("e6", "IPv6")];
+    let three = [new("tcp", 1, net), new("tcp", 2, net), new("udp", 1, net)];
+    let have = [has("1", "tcp", 1, net), has("2", "tcp", 2, net), has("3", "udp", 1, net)];
+    for (case, wanted, has, made, gone) in [
+        ("os_145", vec![], vec![], 0, vec![]),
+        ("os_146", vec![new("tcp", 80, net)], defaults.to_vec(), 1, vec!["e4", "e6"]),
+        ("os_147", vec![new("TCP", 80, net)], vec![has("1", "tcp", 80, net)], 0, vec![]),
+        ("os_148", vec![new("tcp", 80, net)], vec![has("1", "tcp", 81, net)], 1, vec!["1"]),
+        ("os_149", vec![new("tcp", 80, net)], vec![has("1", "tcp", 80, "10.2.0.0/24")], 1, vec!["1"]),
+        ("os_150", vec![], have.to_vec(), 0, vec!["1", "2", "3"]),
+        ("os_151", three.to_vec(), vec![], 3, vec![]),
+        (
+            "bits behind the prefix are the same network",
+            vec![new("tcp", 80, net)],
+            vec![has("1", "tcp", 80, "10.1.0.9/24")],
+            0,
+            vec![],
+        ),
+    ] {
+        let (new, old) = crate::balancer::groups::changes(&wanted, &has);
+        let old: Vec<_> = old.iter().map(|rule| rule.id.as_str()).collect();
+        assert_eq!((new.len(), old), (made, gone), "{case}");
+    }
+}
+
+fn group(rules: &Value) -> Value {
+    json!({ "id": "sg-1", "name": NAME_OF_GROUP, "security_group_rules": rules })
+}
+
+fn good_rule() -> Value {
+    json!({ "id": "r-1", "direction": "ingress", "ethertype": "IPv4", "protocol": "tcp", "port_range_min": 30000,
+            "port_range_max": 30000, "remote_ip_prefix": "10.1.0.0/24" })
+}
+
+/// The port of a Node: its number, and its groups.
+fn port_of(number: u8, groups: &[&str]) -> Value {
+    json!({ "id": format!("p-{number}"), "device_id": format!("server-{number}"), "security_groups": groups, "revision_number": 7,
+            "fixed_ips": [{ "subnet_id": "subnet-1", "ip_address": format!("10.1.0.{number}") }] })
+}
+
+/// `of_nodes` are ports of Nodes, `with_group` those that have the group.
+fn cloud(rules: &Value, of_nodes: &[Value], with_group: &[Value]) -> FakeCloud {
+    let subnet = json!({ "id": "subnet-1", "network_id": "n", "cidr": "10.1.0.0/24", "ip_version": 4 });
+    cloud_of(&balancer(), &[listener()], &[pool()], &[member(1), member(2)])
+        .on("network GET /security-groups", many("security_groups", &[group(rules)]))
+        .always("network GET /subnets/subnet-1", one("subnet", &subnet))
+        .on("network GET /ports", many("ports", of_nodes))
+        .on("network GET /ports", many("ports", with_group))
+}
+
+fn put(number: u8) -> String {
+    format!("network PUT /ports/p-{number}")
+}
+
+fn run() -> Done {
+    ensure(&managed(), &host(), &settled(&[]), &nodes())
+}
+
+#[test]
+fn os_202_213_ports_of_nodes_have_the_group_beside_their_own_and_those_of_others_lose_it() {
+    let all = [port_of(1, &["mine"]), port_of(2, &["mine", "sg-1"])];
+    let left = [port_of(2, &["mine", "sg-1"]), port_of(9, &["other", "sg-1"])];
+    let cloud = cloud(&json!([good_rule()]), &all, &left)
+        .on(&put(1), Reply::json(200, "{}"))
+        .on(&put(9), Reply::json(200, "{}"));
+    assert_eq!(run().outcome.failure, None);
+    let groups = |groups: &[&str]| json!({ "port": { "security_groups": groups } });
+    // Neither port says whether it is secured: it is.
+    assert_eq!(writes(&cloud), [(put(1), groups(&["mine", "sg-1"])), (put(9), groups(&["other"]))], "os_202 os_213");
+    let request = cloud.requests().into_iter().find(|request| request.path == "/ports/p-1").expect("sent");
+    let guard = request.headers.iter().find(|(name, _)| name == "if-match").map(|(_, value)| text(value));
+    assert_eq!(guard.as_deref(), Some("revision_number=7"));
+}
+
+#[test]
+fn os_185_a_port_that_was_changed_meanwhile_is_read_again_and_nothing_is_lost() {
+    let stale = Reply::json(
+        412,
+        json!({ "NeutronError": { "type": "RevisionNumberConstraintFailed", "message": "stale" } }).to_string(),
+    );
+    let all = [port_of(1, &["mine"]), port_of(2, &["mine", "sg-1"])];
+    let cloud = cloud(&json!([good_rule()]), &all, &[]).on(&put(1), stale);
+    assert_eq!(reaction(&run()), Reaction::Conflict, "os_185");
+    assert_eq!(written(&cloud), [put(1)]);
+}
+
+#[test]
+fn os_186_201_a_rule_that_is_there_or_gone_is_as_good() {
+    let exists = Reply::json(
+        409,
+        json!({ "NeutronError": { "type": "SecurityGroupRuleExists", "message": "exists" } }).to_string(),
+    );
+    let absent = Reply::json(
+        404,
+        json!({ "NeutronError": { "type": "SecurityGroupRuleNotFound", "message": "no" } }).to_string(),
+    );
+    let old = with(good_rule(), json!({ "port_range_min": 1, "port_range_max": 1 }));
+    let cloud = cloud(&json!([old]), &[port_of(1, &["mine"])], &[])
+        .on(RULES, exists.clone())
+        .on(RULES, exists)
+        .on("network DELETE /security-group-rules/r-1", absent)
+        .on(&put(1), Reply::json(200, "{}"));
+    assert_eq!(run().outcome.failure, None, "os_186");
+    let expected = [RULES.to_owned(), RULES.to_owned(), "network DELETE /security-group-rules/r-1".to_owned(), put(1)];
+    assert_eq!(written(&cloud), expected, "os_201: the ports are not forgotten");
+}
+
+#[test]
+fn os_187_a_group_is_taken_off_all_ports_before_it_goes() {
+    let cloud = cloud_of(&balancer(), &[], &[], &[])
+        .on(GET, not_found())
+        .on("network GET /security-groups", many("security_groups", &[group(&json!([]))]))
+        .on("network GET /ports", many("ports", &[port_of(1, &["mine", "sg-1"])]))
+        .on(FLOATING, many("floatingips", &[]))
+        .on(&put(1), Reply::json(200, "{}"))
+        .on("network DELETE /security-groups/sg-1", Reply::status(204));
+    assert_eq!(delete(&usual(), &host(), &settled(&[])).outcome.failure, None);
+    assert_eq!(written(&cloud), [put(1), "network DELETE /security-groups/sg-1".to_owned()], "os_187");
+}
+
+#[test]
+fn os_207_without_a_subnet_no_path_is_without_an_id() {
+    let nowhere = with(balancer(), json!({ "vip_subnet_id": "" }));
+    let mut config = managed();
+    config.balancers.place.subnet.clear();
+    let cloud = cloud_of(&nowhere, &[listener()], &[pool()], &[member(1), member(2)])
+        .on("network GET /security-groups", many("security_groups", &[group(&json!([]))]));
+    let done = ensure(&config, &host(), &settled(&[]), &nodes());
+    assert_eq!(reaction(&done), Reaction::Retry, "os_207");
+    assert!(!cloud.lines().iter().any(|line| line.contains("/subnets")), "{:?}", cloud.lines());
+}

@@ -1,0 +1,123 @@
+//! What every call about a load balancer needs.
+
+use ccm_sdk::types::{Backend, Failure, Ingress, IpFamily, IpMode, Problem, Service};
+
+use crate::annotations as names;
+use crate::api::octavia::Balancer;
+use crate::config::Config;
+use crate::desired::{self, Parts, Port};
+use crate::names as marks;
+use crate::service_spec::{self, ServiceSpec};
+
+/// What the host tells.
+#[derive(Clone)]
+pub(crate) struct Host {
+    /// The cluster's name.
+    pub(crate) cluster: String,
+    /// Provider IDs of the cluster's Nodes, at most so many, the likeliest to be there first.
+    pub(crate) provider_ids: fn(u32) -> Result<Vec<String>, String>,
+    /// Names of the Nodes that a label selector matches.
+    pub(crate) matching: fn(&str) -> Result<Vec<String>, String>,
+}
+
+/// A Service, and what it asks for.
+pub(super) struct Work<'a> {
+    pub(super) config: &'a Config,
+    pub(super) host: &'a Host,
+    pub(super) service: &'a Service,
+    pub(super) spec: ServiceSpec,
+}
+
+impl<'a> Work<'a> {
+    pub(super) fn read(config: &'a Config, host: &'a Host, service: &'a Service) -> (Self, Vec<Problem>) {
+        let (spec, problems) = service_spec::read(config, &host.cluster, service);
+        (Self { config, host, service, spec }, problems)
+    }
+
+    /// The Nodes that are members.
+    ///
+    /// # Errors
+    ///
+    /// The host does not know the Nodes' labels yet, or the selector is none.
+    pub(super) fn chosen<'b>(&self, backends: &'b [Backend]) -> Result<Vec<&'b Backend>, Failure> {
+        if self.spec.selector.is_empty() {
+            return Ok(backends.iter().collect());
+        }
+        let names = (self.host.matching)(&self.spec.selector).map_err(|wrong| {
+            Failure::retry(format!("annotation {} or node-selector: {wrong}", names::NODE_SELECTOR))
+                .annotation(names::NODE_SELECTOR)
+        })?;
+        Ok(backends.iter().filter(|backend| names.contains(&backend.name)).collect())
+    }
+
+    /// The family of the load balancer's address.
+    pub(super) fn family(&self, balancer: Option<&Balancer>) -> IpFamily {
+        match balancer {
+            Some(balancer) if balancer.vip_address.contains(':') => IpFamily::Ipv6,
+            Some(balancer) if !balancer.vip_address.is_empty() => IpFamily::Ipv4,
+            _ => self.spec.family.unwrap_or(IpFamily::Ipv4),
+        }
+    }
+
+    /// The subnet of members. `found` is that of the load balancer's address, where nobody named one.
+    pub(super) fn member_subnet<'s>(&'s self, found: Option<&'s str>) -> Option<&'s str> {
+        let place = &self.spec.place;
+        let named = place.member_subnet.as_deref().or(place.subnet.as_deref());
+        // A network or a port that was named leads to the members by itself.
+        let is_led = place.network.is_some() || place.port.is_some();
+        named.or_else(|| found.filter(|found| !is_led && !found.is_empty()))
+    }
+
+    /// What an existing load balancer should be.
+    pub(super) fn ports(&self, balancer: &Balancer, backends: &[&Backend]) -> Vec<Port> {
+        self.parts(Some(balancer), Some(&balancer.vip_subnet_id)).ports(self.service, backends)
+    }
+
+    pub(super) fn parts<'s>(&'s self, balancer: Option<&Balancer>, subnet: Option<&'s str>) -> Parts<'s> {
+        Parts {
+            spec: &self.spec,
+            balancers: &self.config.balancers,
+            family: self.family(balancer),
+            member_subnet: self.member_subnet(subnet),
+        }
+    }
+
+    /// Whether the load balancer was made for this Service, whoever else uses it.
+    pub(super) fn is_owner(&self, balancer: &Balancer) -> bool {
+        let names = &self.spec.names;
+        balancer.name == names.balancer
+            && (names.are_own(&balancer.tags) || names.other_uids(&balancer.tags).is_empty())
+    }
+
+    /// Whether something of a load balancer is this Service's, by its tags.
+    pub(super) fn is_own(&self, balancer: &Balancer, tags: &[String]) -> bool {
+        self.spec.names.are_own(tags) || (tags.is_empty() && self.is_owner(balancer))
+    }
+
+    /// Where clients reach the Service.
+    pub(super) fn ingress(&self, address: &str) -> Vec<Ingress> {
+        let balancers = &self.config.balancers;
+        let ingress = match (&self.spec.hostname, self.spec.proxy.is_some()) {
+            (Some(name), _) => Ingress::hostname(name.clone()),
+            (None, true) if balancers.ingress_hostname => {
+                Ingress::hostname(format!("{address}.{}", balancers.ingress_hostname_suffix))
+            }
+            (None, true) => Ingress::ip(address).proxied(),
+            (None, false) => Ingress { ip_mode: Some(IpMode::Vip), ..Ingress::ip(address) },
+        };
+        vec![ingress]
+    }
+
+    /// Nodes that have addresses, but none of a family.
+    pub(super) fn unreachable(&self, backends: &[&Backend], family: IpFamily) -> Vec<String> {
+        let is_of_others = |backend: &&&Backend| {
+            desired::address(backend, None).is_some() && desired::address(backend, Some(family)).is_none()
+        };
+        backends.iter().filter(is_of_others).map(|backend| backend.name.clone()).collect()
+    }
+}
+
+/// Whether a load balancer was made by this provider or by the Go manager, for whatever Service.
+pub(super) fn is_made(balancer: &Balancer) -> bool {
+    balancer.name.starts_with(marks::PREFIX)
+}

@@ -1,0 +1,209 @@
+//! Names, tags and descriptions of what is made for a Service. Names are those of the Go manager, so that a cluster finds its load
+//! balancers whichever of both runs. They say nothing about whose a load balancer is: two clusters in one project may have the same
+//! name, and a Service of the same name. That is what the tag with the Service's UID is for.
+
+use ccm_sdk::types::Service;
+
+/// Longest name and tag, in bytes.
+const LONGEST: usize = 255;
+
+/// What names of load balancers begin with.
+pub(crate) const PREFIX: &str = "kube_service_";
+
+/// What tags with UIDs begin with.
+const UID: &str = "kubernetes.io/service-uid/";
+
+/// The host's word for a Service that takes a load balancer over.
+const TAKEN_OVER: &str = "taken-over";
+
+/// How descriptions of floating IPs begin, for the Go manager too.
+const FLOATING: &str = "Floating IP for Kubernetes external service";
+
+/// What things of a Service are called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Names {
+    /// Of the load balancer; it is a tag as well, of the load balancer and of listeners.
+    pub(crate) balancer: String,
+    /// The tag that no other Service has, in whatever cluster.
+    pub(crate) uid: String,
+    /// That of the Service whose load balancer this one takes over.
+    former: Option<String>,
+    cluster: String,
+    service: String,
+}
+
+impl Names {
+    pub(crate) fn of(cluster: &str, service: &Service) -> Self {
+        let balancer = format!("{PREFIX}{cluster}_{}_{}", service.namespace, service.name);
+        Self {
+            balancer: cut(balancer),
+            uid: format!("{UID}{}", service.uid),
+            former: service
+                .more
+                .iter()
+                .find(|(name, uid)| name == TAKEN_OVER && !uid.is_empty())
+                .map(|(_, uid)| format!("{UID}{uid}")),
+            cluster: cluster.to_owned(),
+            service: service.full_name(),
+        }
+    }
+
+    pub(crate) fn listener(&self, port: usize) -> String {
+        cut(format!("listener_{port}_{}", self.balancer))
+    }
+
+    pub(crate) fn pool(&self, port: usize) -> String {
+        cut(format!("pool_{port}_{}", self.balancer))
+    }
+
+    pub(crate) fn monitor(&self, port: usize) -> String {
+        cut(format!("monitor_{port}_{}", self.balancer))
+    }
+
+    pub(crate) fn description(&self) -> String {
+        cut(format!("Kubernetes external service {} from cluster {}", self.service, self.cluster))
+    }
+
+    /// It has the UID as well, since a floating IP is looked for after its load balancer has gone.
+    pub(crate) fn floating_ip(&self) -> String {
+        let uid = self.uid.strip_prefix(UID).unwrap_or_default();
+        let end = format!(" (UID {uid})");
+        let mut text = format!("{FLOATING} {} from cluster {}", self.service, self.cluster);
+        text.truncate(text.floor_char_boundary(LONGEST.saturating_sub(end.len())));
+        format!("{text}{end}")
+    }
+
+    /// Whether the description of a floating IP says that it was made for this Service: here, or by the Go manager.
+    pub(crate) fn is_own_floating_ip(&self, description: &str) -> bool {
+        let of_go = format!("{FLOATING} {} from cluster {}", self.service, self.cluster);
+        description == self.floating_ip() || description == of_go
+    }
+
+    /// Both tags of a listener, and of a load balancer.
+    pub(crate) fn tags(&self) -> Vec<String> {
+        vec![self.balancer.clone(), self.uid.clone()]
+    }
+
+    /// Whether tags say that a thing is this Service's. The tag with the UID counts: the other one is that of a namesake in another
+    /// cluster as well. Without a UID it is the Go manager's, or from before.
+    pub(crate) fn are_own(&self, tags: &[String]) -> bool {
+        let is_own = |tag: &String| *tag == self.uid || self.former.as_ref() == Some(tag);
+        tags.iter().any(is_own) || (!tags.iter().any(|tag| uid_of(tag).is_some()) && tags.contains(&self.balancer))
+    }
+
+    /// The tags of a thing that is this Service's: those of others stay.
+    pub(crate) fn with_own(&self, tags: &[String]) -> Vec<String> {
+        let mut with: Vec<String> = tags.iter().filter(|tag| self.former.as_ref() != Some(tag)).cloned().collect();
+        with.extend(self.tags().into_iter().filter(|tag| !tags.contains(tag)));
+        with
+    }
+
+    /// The tags of a thing that is this Service's no more.
+    pub(crate) fn without_own(&self, tags: &[String]) -> Vec<String> {
+        let own = [Some(&self.balancer), Some(&self.uid), self.former.as_ref()];
+        tags.iter().filter(|tag| !own.contains(&Some(tag))).cloned().collect()
+    }
+
+    /// Tags of other Services.
+    pub(crate) fn others<'t>(&self, tags: &'t [String]) -> Vec<&'t str> {
+        let others = tags.iter().filter(|tag| is_of_service(tag) && **tag != self.balancer);
+        others.map(String::as_str).collect()
+    }
+
+    /// UIDs of other Services.
+    pub(crate) fn other_uids<'t>(&self, tags: &'t [String]) -> Vec<&'t str> {
+        let others = tags.iter().filter(|tag| **tag != self.uid && self.former.as_ref() != Some(tag));
+        others.filter_map(|tag| uid_of(tag)).collect()
+    }
+}
+
+/// The security group of a Service.
+pub(crate) fn security_group(service: &Service) -> String {
+    cut(format!("lb-sg-{}-{}-{}", service.uid, service.namespace, service.name))
+}
+
+pub(crate) fn security_group_description(cluster: &str, service: &Service) -> String {
+    cut(format!("Security Group for {} Service LoadBalancer in cluster {cluster}", service.full_name()))
+}
+
+/// The UID that a tag names.
+pub(crate) fn uid_of(tag: &str) -> Option<&str> {
+    tag.strip_prefix(UID)
+}
+
+/// Whether a floating IP was made for a Service, of whatever cluster: people write other descriptions.
+pub(crate) fn is_made_floating_ip(description: &str) -> bool {
+    description.starts_with(FLOATING)
+}
+
+/// Whether a tag names a Service, of whatever cluster.
+pub(crate) fn is_of_service(tag: &str) -> bool {
+    tag.starts_with(PREFIX)
+}
+
+fn cut(mut name: String) -> String {
+    name.truncate(name.floor_char_boundary(LONGEST));
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(cluster: &str, namespace: &str, name: &str) -> Names {
+        let service = Service { namespace: namespace.to_owned(), ..Service::named(name) };
+        Names::of(cluster, &service)
+    }
+
+    #[test]
+    fn os_052_to_054_a_load_balancer_is_named_by_cluster_and_service() {
+        for (case, cluster, namespace, name, expected) in [
+            (
+                "os_052",
+                "my-valid-cluster",
+                "valid-cluster-namespace",
+                "valid-name",
+                "kube_service_my-valid-cluster_valid-cluster-namespace_valid-name",
+            ),
+            ("os_054", "", "", "", "kube_service___"),
+        ] {
+            assert_eq!(names(cluster, namespace, name).balancer, expected, "{case}");
+        }
+        let long = "x".repeat(200);
+        for (case, names) in [("os_053", names(&long, &long, "web")), ("os_053", names("c", &long, &long))] {
+            assert_eq!(names.balancer.len(), 255, "{case}");
+            assert_eq!(names.listener(0).len(), 255, "{case}");
+            assert!(names.floating_ip().ends_with("(UID uid-web)") || names.floating_ip().len() == 255, "{case}");
+        }
+    }
+
+    #[test]
+    fn os_055_to_057_a_security_group_is_named_by_the_uid() {
+        let service = |uid: &str, namespace: &str, name: &str| Service {
+            uid: uid.to_owned(),
+            namespace: namespace.to_owned(),
+            ..Service::named(name)
+        };
+        let long = "x".repeat(200);
+        for (case, service, expected) in [
+            ("os_055", service("12345", "ns", "web"), "lb-sg-12345-ns-web".to_owned()),
+            ("os_056", service("12345", &long, &long), format!("lb-sg-12345-{long}-{}", "x".repeat(42))),
+            ("os_057", service("", "", ""), "lb-sg---".to_owned()),
+        ] {
+            assert_eq!(security_group(&service), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_floating_ip_is_told_from_that_of_a_namesake_in_another_cluster() {
+        let web = Names::of("kubernetes", &Service::named("web"));
+        let other = Names::of("kubernetes", &Service { uid: "uid-other".to_owned(), ..Service::named("web") });
+        assert!(web.is_own_floating_ip(&web.floating_ip()));
+        assert!(!web.is_own_floating_ip(&other.floating_ip()));
+        assert!(
+            web.is_own_floating_ip("Floating IP for Kubernetes external service default/web from cluster kubernetes")
+        );
+        assert!(!web.is_own_floating_ip("Floating IP for Kubernetes external service default/web from cluster b"));
+        assert!(!web.is_own_floating_ip("mine"));
+    }
+}

@@ -1,0 +1,248 @@
+//! Cases of the reference by number: `os_NNN`.
+
+use ccm_sdk::types::ServicePort;
+
+use super::place::Choice;
+use super::*;
+use crate::config::Class;
+
+pub(crate) use crate::config::tests::config;
+
+/// A TCP port of 80 on node port 30000.
+pub(crate) fn service(annotations: &[(&str, &str)]) -> Service {
+    Service {
+        annotations: annotations.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        ports: vec![port(80, 30_000)],
+        ..Service::named("test")
+    }
+}
+
+pub(crate) fn port(port: u16, node_port: u16) -> ServicePort {
+    ServicePort { name: String::new(), protocol: Protocol::Tcp, app_protocol: None, port, node_port: Some(node_port) }
+}
+
+/// What a Service asks for that has nothing wrong.
+pub(crate) fn spec_of(config: &Config, service: &Service) -> ServiceSpec {
+    let (spec, problems) = read(config, "kubernetes", service);
+    let fatal: Vec<_> = problems.into_iter().filter(|problem| problem.fatal).collect();
+    assert_eq!(fatal, vec![]);
+    spec
+}
+
+fn spec(annotations: &[(&str, &str)]) -> ServiceSpec {
+    spec_of(&config(), &service(annotations))
+}
+
+fn problems(config: &Config, service: &Service) -> Vec<Problem> {
+    read(config, "kubernetes", service).1
+}
+
+#[test]
+fn os_068_a_text_takes_the_place_of_the_configurations_although_it_is_empty() {
+    let mut config = config();
+    for (case, configured, annotation, expected) in [
+        ("os_068", "default", None, Some("default")),
+        ("os_068", "default", Some((names::FLAVOR, "value")), Some("value")),
+        ("os_068", "", Some((names::FLAVOR, "value")), Some("value")),
+        ("os_068", "default", Some((names::HOSTNAME, "value")), Some("default")),
+        ("os_068", "", None, None),
+        ("Q47", "default", Some((names::FLAVOR, "")), None),
+    ] {
+        config.balancers.flavor = configured.to_owned();
+        let service = service(annotation.as_slice());
+        assert_eq!(spec_of(&config, &service).flavor.as_deref(), expected, "{case}");
+    }
+}
+
+#[test]
+fn os_069_070_numbers_and_flags_that_are_none_are_as_if_they_were_not_there_and_told() {
+    for (case, value, expected, told) in
+        [("os_069", None, -1, false), ("os_069", Some("77"), 77, false), ("os_069", Some("many"), -1, true)]
+    {
+        let service = service(value.map(|value| (names::CONNECTION_LIMIT, value)).as_slice());
+        assert_eq!(spec_of(&config(), &service).connection_limit, expected, "{case}");
+        assert_eq!(!problems(&config(), &service).is_empty(), told, "{case}");
+    }
+    for (case, value, expected, told) in [
+        ("os_070", None, false, false),
+        ("os_070", Some("true"), true, false),
+        ("os_070", Some("false"), false, false),
+        ("os_070", Some("True"), false, true),
+    ] {
+        let service = service(value.map(|value| (names::KEEP_FLOATING_IP, value)).as_slice());
+        assert_eq!(spec_of(&config(), &service).keeps_floating_ip, expected, "{case}");
+        assert_eq!(!problems(&config(), &service).is_empty(), told, "{case}");
+    }
+}
+
+#[test]
+fn os_072_to_076_a_node_selector_is_one_of_kubernetes() {
+    for (case, text, expected) in [
+        ("os_072", "k1=v1,k2=v2", "k1=v1,k2=v2"),
+        ("os_073", "k1=v1,k2=v2=true", "k1=v1,k2=v2=true"),
+        ("os_074", "k1,k2", "k1,k2"),
+        ("os_075", " k1=v1, k2 ", "k1=v1,k2"),
+        ("os_076", "k3=v3,=emptykey", "k3=v3,=emptykey"),
+        ("os_077", "", ""),
+        ("a value of nothing is a label that is there", "k1=,k2", "k1,k2"),
+    ] {
+        assert_eq!(selector(text), expected, "{case}");
+    }
+}
+
+#[test]
+fn os_083_the_proxy_protocol_has_two_versions() {
+    for (case, value, expected) in [
+        ("os_083", Some("false"), None),
+        ("os_083", Some("true"), Some(Proxy::V1)),
+        ("os_083", Some("v1"), Some(Proxy::V1)),
+        ("os_083", Some("v2"), Some(Proxy::V2)),
+        ("os_083", None, None),
+        ("os_083", Some("yes"), None),
+    ] {
+        assert_eq!(
+            spec(value.map(|value| (names::PROXY_PROTOCOL, value)).as_slice()).proxy,
+            expected,
+            "{case} {value:?}"
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_is_told_all_at_once_with_field_and_what_is_allowed() {
+    let service = service(&[
+        (names::PROXY_PROTOCOL, "true"),
+        (names::X_FORWARDED_FOR, "true"),
+        (names::CLASS, "dnz"),
+        (names::MONITOR_MAX_RETRIES, "0"),
+        (names::TIMEOUT_CLIENT_DATA, "-1"),
+        (names::SOURCE_RANGES, "10.0.0.0/8,everybody"),
+    ]);
+    let mut config = config();
+    config.classes = vec![("dmz".to_owned(), Class::default())];
+    let found = problems(&config, &service);
+    let fatal: Vec<_> = found.iter().filter(|problem| problem.fatal).collect();
+    let fields: Vec<_> = fatal.iter().map(|problem| problem.field.as_str()).collect();
+    let named = [
+        names::CLASS,
+        names::PROXY_PROTOCOL,
+        names::MONITOR_MAX_RETRIES,
+        names::TIMEOUT_CLIENT_DATA,
+        names::SOURCE_RANGES,
+    ];
+    let mut expected: Vec<String> = named.map(field).to_vec();
+    let mut fields: Vec<_> = fields.into_iter().map(str::to_owned).collect();
+    expected.sort();
+    fields.sort();
+    assert_eq!(fields, expected);
+    let words: String = fatal.iter().map(|problem| format!("{}\n", problem.message)).collect();
+    for part in ["is it meant to be dmz?", "cannot be used together", "whole numbers from 1 to 10", "\"everybody\""] {
+        assert!(words.contains(part), "{part}: {words}");
+    }
+}
+
+#[test]
+fn os_124_to_135_networks_and_subnets_are_from_the_annotation_the_class_or_the_configuration() {
+    let of = |text: &str| Class {
+        member_subnet: format!("member-{text}"),
+        subnet: format!("subnet-{text}"),
+        network: format!("network-{text}"),
+        ..Class::default()
+    };
+    let mut config = config();
+    config.balancers.place = of("conf");
+    config.classes = vec![("dmz".to_owned(), of("class"))];
+    let internal = (names::INTERNAL, "true");
+    let class = (names::CLASS, "dmz");
+    let unknown = (names::CLASS, "invalid-lb-class");
+    for (case, annotations, expected) in [
+        (
+            "os_124",
+            vec![internal, unknown, (names::MEMBER_SUBNET, "member-own")],
+            "member-own subnet-conf network-conf",
+        ),
+        ("os_125", vec![internal, class], "member-class subnet-class network-class"),
+        ("os_126", vec![internal], "member-conf subnet-conf network-conf"),
+        ("os_128", vec![internal, class, (names::SUBNET, "subnet-own")], "member-class subnet-own network-class"),
+        ("os_129", vec![class], "member-class subnet-class network-class"),
+        ("os_131", vec![], "member-conf subnet-conf network-conf"),
+        ("os_132", vec![internal, class, (names::NETWORK, "network-own")], "member-class subnet-class network-own"),
+        ("os_133", vec![internal, class], "member-class subnet-class network-class"),
+        ("os_134", vec![], "member-conf subnet-conf network-conf"),
+        ("7.3.1, external", vec![class, (names::SUBNET, "subnet-own")], "member-class subnet-class network-class"),
+    ] {
+        let place = read(&config, "kubernetes", &service(&annotations)).0.place;
+        let found = [place.member_subnet, place.subnet, place.network].map(Option::unwrap_or_default).join(" ");
+        assert_eq!(found, expected, "{case}");
+    }
+    for case in ["os_127", "os_130", "os_135"] {
+        let found = problems(&config, &service(&[unknown]));
+        assert!(
+            found[0].fatal && found[0].message.starts_with("invalid loadbalancer class \"invalid-lb-class\""),
+            "{case}"
+        );
+    }
+}
+
+#[test]
+fn a_floating_ip_is_from_the_first_that_says_anything_about_subnets() {
+    let mut config = config();
+    config.balancers.place.floating_network = "net-conf".to_owned();
+    config.balancers.place.floating_subnet = "conf-*".to_owned();
+    let dmz =
+        Class { floating_network: "net-class".to_owned(), floating_subnet_tags: "dmz".to_owned(), ..Class::default() };
+    config.classes = vec![("dmz".to_owned(), dmz)];
+    let matching = |name: &str, tags: &str| Choice::Matching(name.to_owned(), tags.to_owned());
+    for (annotations, network, choice) in [
+        (vec![], Some("net-conf"), matching("conf-*", "")),
+        (vec![(names::CLASS, "dmz"), (names::FLOATING_NETWORK, "own")], Some("net-class"), matching("", "dmz")),
+        (vec![(names::FLOATING_NETWORK, ""), (names::FLOATING_SUBNET, "")], None, Choice::Any),
+        (
+            vec![(names::FLOATING_SUBNET_ID, "s-1"), (names::FLOATING_SUBNET, "x")],
+            Some("net-conf"),
+            Choice::Subnet("s-1".to_owned()),
+        ),
+    ] {
+        let floating = spec_of(&config, &service(&annotations)).floating;
+        assert_eq!((floating.network.as_deref(), floating.choice), (network, choice), "{annotations:?}");
+    }
+}
+
+#[test]
+fn os_181_ranges_of_the_other_family_are_left_out_and_nobody_is_not_everybody() {
+    let with = |ranges: &[&str], family: Option<IpFamily>| {
+        let mut service = service(&[]);
+        service.source_ranges = ranges.iter().map(|range| (*range).to_owned()).collect();
+        service.ip_families.extend(family);
+        service
+    };
+    let only = |text: &str| Ranges::Only(vec![Cidr::masked(text).expect("a network")]);
+    for (case, ranges, family, expected, fatal) in [
+        ("os_181", vec!["10.1.2.3/8", "::/0"], None, only("10.0.0.0/8"), false),
+        ("os_181", vec!["::/0"], None, Ranges::Only(vec![]), true),
+        ("os_181", vec!["0.0.0.0/0"], Some(IpFamily::Ipv6), Ranges::Only(vec![]), true),
+        ("os_181", vec!["::/0", "fd00::/8"], Some(IpFamily::Ipv6), Ranges::Everybody, false),
+        ("Q34", vec![], None, Ranges::Everybody, false),
+    ] {
+        let (spec, problems) = read(&config(), "kubernetes", &with(&ranges, family));
+        assert_eq!(spec.ranges, expected, "{case} {ranges:?}");
+        assert_eq!(problems.iter().any(|problem| problem.fatal), fatal, "{case} {ranges:?}");
+    }
+}
+
+#[test]
+fn os_214_an_internal_configuration_wins_and_says_so() {
+    let mut config = config();
+    config.balancers.internal = true;
+    for (case, annotation, told) in
+        [("os_214", Some("false"), true), ("os_214", Some("true"), false), ("os_214", None, false)]
+    {
+        let service = service(annotation.map(|value| (names::INTERNAL, value)).as_slice());
+        assert!(spec_of(&config, &service).internal, "{case}");
+        assert_eq!(
+            problems(&config, &service).iter().any(|problem| problem.field.contains("internal")),
+            told,
+            "{case}"
+        );
+    }
+}

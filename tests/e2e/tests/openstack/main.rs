@@ -1,0 +1,33 @@
+//! OpenStack: the real host and its component, a real API server, and the real services of `./just lab-openstack`, each test in a
+//! project of its own. `./just test-openstack` runs them.
+//!
+//! | module | shows |
+//! | --- | --- |
+//! | `account` | logins, tokens, catalogues, and that no secret is seen |
+//! | `nodes` | Nodes and their servers: initialised, switched off, gone |
+//! | `balancers` | Services and their load balancers: made, changed, followed, deleted |
+//! | `routes` | routes through the router, and pairs on ports |
+//! | `faults` | requests that fail on their way |
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "clippy.toml allows them in test functions, but not in their helpers"
+)]
+
+mod account;
+mod balancers;
+mod faults;
+#[expect(dead_code, reason = "other system tests need more of it")]
+#[path = "../system/look.rs"]
+mod look;
+mod nodes;
+mod rig;
+mod routes;
+#[expect(dead_code, unused_imports, reason = "other system tests need more of it")]
+#[path = "../system/service_look.rs"]
+mod service_look;
+#[expect(dead_code, reason = "other system tests need more of it")]
+#[path = "../system/stage.rs"]
+mod stage;
