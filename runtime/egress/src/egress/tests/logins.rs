@@ -286,7 +286,7 @@ async fn a_login_that_is_answered_by_a_redirect_tells_its_status_alone() {
     const PLACE: &str = "https://app.test/#access_token=session-Oob3eiwu";
     let cloud = Cloud::start(|_| {
         let headers = format!("location: {PLACE}\r\nrefresh: 0; url={PLACE}\r\n");
-        Reply::Bytes(reply("302 Found", &headers, &format!("<a href='{PLACE}'>")))
+        Reply::Bytes(reply("302 Found", &headers, format!("<a href='{PLACE}'>")))
     });
     let credentials =
         vec![("token", vec![header("authorization"), Place::Body]), ("session", vec![header("x-session")])];
