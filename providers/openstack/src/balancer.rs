@@ -171,10 +171,10 @@ fn make(
         return work.replace(&balancer, done);
     }
     work.check_tls()?;
-    done.annotate(names::ID, balancer.id.as_str());
+    work.note(names::ID, &balancer.id, done);
     work.bring(&balancer, &chosen, Scope::All, done)?;
     let address = work.address(&balancer, done)?;
-    done.annotate(names::ADDRESS, address.as_str());
+    work.note(names::ADDRESS, &address, done);
     groups::ensure(&work, &balancer, &chosen, done)?;
     work.remark(&balancer, &chosen, done);
     Ok(work.ingress(&address))
@@ -216,6 +216,13 @@ enum Scope {
 const KNOWN: Duration = Duration::from_secs(600);
 
 impl Work<'_> {
+    /// On the Service, unless it is there.
+    fn note(&self, name: &str, value: &str, done: &mut Done) {
+        if self.service.annotation(name) != Some(value) {
+            done.annotate(name, value);
+        }
+    }
+
     /// Whether this Service may use it.
     fn admit(&self, balancer: &Balancer) -> Result<(), Failure> {
         let spec_names = &self.spec.names;

@@ -41,3 +41,52 @@ pub(crate) fn validate(config: &Config, host: &Host, service: &Service, before: 
     }
     problems
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service_spec::tests::{config, service};
+
+    fn said(service: &Service, before: Option<&Service>) -> Vec<(String, bool)> {
+        let host = Host { cluster: "kubernetes".to_owned(), provider_ids: |_| Ok(vec![]), matching: |_| Ok(vec![]) };
+        let problems = validate(&config(), &host, service, before);
+        problems.into_iter().map(|problem| (problem.field, problem.fatal)).collect()
+    }
+
+    #[test]
+    fn everything_wrong_is_said_at_once_and_nothing_about_services_of_others() {
+        let wrong = service(&[
+            (names::FLOATING_SUBNET, "~("),
+            (names::CLASS, "none"),
+            (names::CONNECTION_LIMIT, "many"),
+            (names::MONITOR_DELAY, "0"),
+        ]);
+        let expected = [
+            (field(names::CLASS), true),
+            (field(names::CONNECTION_LIMIT), false),
+            (field(names::FLOATING_SUBNET), true),
+            (field(names::MONITOR_DELAY), true),
+        ];
+        let mut found = said(&wrong, None);
+        found.sort();
+        assert_eq!(found, expected);
+        for other in [
+            Service { kind: ServiceType::ClusterIp, ..wrong.clone() },
+            Service { deleting: true, ..wrong.clone() },
+            Service { load_balancer_class: Some("x".to_owned()), ..wrong },
+        ] {
+            assert_eq!(said(&other, None), []);
+        }
+    }
+
+    #[test]
+    fn what_an_existing_one_keeps_is_said_when_it_is_changed() {
+        let before = service(&[(names::SUBNET, "a"), (names::ID, "lb-1"), (names::ADDRESS, "203.0.113.7")]);
+        let after = service(&[(names::SUBNET, "b"), (names::FLAVOR, "f"), (names::ID, "lb-2")]);
+        let expected = [names::SUBNET, names::FLAVOR, names::ID].map(|name| (field(name), false));
+        assert_eq!(said(&after, Some(&before)), expected);
+        assert_eq!(said(&after, None), [], "a new one");
+        let unused = Service { kind: ServiceType::ClusterIp, ..before };
+        assert_eq!(said(&after, Some(&unused)), []);
+    }
+}

@@ -30,6 +30,7 @@ use parking_lot::{Mutex, RwLock};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+pub(crate) use self::node_holders::AddressWrite;
 use self::node_holders::NodeIndex;
 use self::service_holders::Reservations;
 use crate::store::Node;

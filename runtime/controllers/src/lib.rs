@@ -41,7 +41,8 @@ pub use cluster_addresses::{AddressClash, AddressSources, ClusterAddresses, Serv
 pub use metrics::{FloatGauge, QueueMetrics, StoreMetrics};
 pub use node::{NodeController, NodeControllerParts, NodeMetrics, NodeSettings, ProvidedIpError, RefusedAddress};
 pub use node_lifecycle::{
-    DeletionBudget, NodeLifecycleController, NodeLifecycleMetrics, NodeLifecycleParts, NodeLifecycleSettings,
+    DeletionBudget, JournalPlace, NodeLifecycleController, NodeLifecycleMetrics, NodeLifecycleParts,
+    NodeLifecycleSettings,
 };
 pub use queue::{GivenUp, QueueSettings};
 pub use reaction::MIN_SLOW_RETRY;

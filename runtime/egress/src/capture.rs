@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 use crate::error::TransportError;
 use crate::http::Response;
-use crate::redact::{Redactor, RedactorCache, TooLarge};
+use crate::redact::{Origin, Redactor, RedactorCache, TooLarge};
 use crate::secret::Secret;
 use crate::share::{Key, OVERHEAD};
 
@@ -227,7 +227,8 @@ impl Captured {
     ///
     /// There are too many of them.
     pub(crate) fn redactor(&self) -> Result<Redactor, TooLarge> {
-        self.redactor.get(|| self.changes(), || self.values())
+        let values = || self.values().into_iter().map(|(name, value)| (name, value, Origin::Captured)).collect();
+        self.redactor.get(|| self.changes(), values)
     }
 
     /// Every value of now and of shortly before, with its name.

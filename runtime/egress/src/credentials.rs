@@ -29,7 +29,7 @@ use volume::Volume;
 
 use crate::capture::{Captured, ValueTooLarge};
 use crate::error::Refusal;
-use crate::redact::{Redactor, RedactorCache, TooLarge};
+use crate::redact::{Origin, Redactor, RedactorCache, TooLarge};
 use crate::secret::Secret;
 use crate::signature::{Algorithm, Digest, PrivateKey};
 use crate::signed::Signed;
@@ -357,10 +357,12 @@ impl Credentials {
     /// As [`redactor`](Self::redactor).
     pub(crate) fn given_redactor(&self) -> Result<Redactor, TooLarge> {
         let given = || {
-            let mut values: Vec<(String, Secret)> = self.hidden.clone();
+            let hidden = self.hidden.iter().map(|(name, value)| (name.clone(), value.clone(), Origin::Given));
+            let mut values: Vec<(String, Secret, Origin)> = hidden.collect();
             for (name, given) in &self.given {
                 let state = given.state.lock();
-                values.extend(state.value.iter().chain(&state.old).map(|value| (name.clone(), value.clone())));
+                values.extend(state.value.iter().map(|value| (name.clone(), value.clone(), Origin::Given)));
+                values.extend(state.old.iter().map(|value| (name.clone(), value.clone(), Origin::Old)));
             }
             values
         };

@@ -25,22 +25,43 @@ const CREDENTIAL_HEADERS: [&str; 17] = [
     "token",
 ];
 
-/// Query values and form fields by which clouds know who asks, written together, beside those whose names look secret.
-const LOGINS: [&str; 9] = [
+/// Headers, query values, fields and members by which clouds know who asks, written together, beside those whose names look secret.
+const LOGINS: [&str; 13] = [
     "assertion",
     "auth",
+    "authentication",
     "awsaccesskeyid",
     "clientassertion",
+    "dpop",
     "googleaccessid",
+    "remoteuser",
     "samlresponse",
     "sessionid",
     "sid",
     "tempurlsig",
+    "xremoteuser",
 ];
-/// Words that make any query value a login.
-const LOGIN_WORDS: [&str; 4] = ["sig", "signature", "ticket", "session"];
-/// Fields of logins that do not look secret.
-const MEMBERS: [&str; 6] = ["code", "devicecode", "sig", "signature", "ticket", "session"];
+/// Words that make any name a login's.
+const LOGIN_WORDS: [&str; 6] = ["dpop", "hmac", "sig", "signature", "ticket", "session"];
+/// How names of logins begin, written together.
+const LOGIN_BEGINNINGS: [&str; 2] = ["xauth", "xovh"];
+/// Names with such a word or beginning that end in one of these tell about a login, not who asks.
+const ABOUT_LOGINS: [&str; 12] = [
+    "algorithm",
+    "date",
+    "expires",
+    "headers",
+    "input",
+    "method",
+    "nonce",
+    "time",
+    "timeout",
+    "timestamp",
+    "type",
+    "version",
+];
+/// The same in the body of a login alone: elsewhere they are anything.
+const MEMBERS: [&str; 2] = ["code", "devicecode"];
 /// Words of names that look secret and say where a page begins, how it is sorted or what is asked for.
 const NO_LOGIN_WORDS: [&str; 12] = [
     "continuation",
@@ -70,19 +91,14 @@ pub(crate) fn is_for_credentials(header: &str) -> bool {
 /// Whether a header looks like one that says who asks.
 #[must_use]
 pub(crate) fn is_login_header(header: &str) -> bool {
-    let is_session = words(header).iter().any(|word| word == "session");
-    (looks_secret(header) || is_session || is_for_credentials(header)) && !NO_LOGINS.contains(&joined(header).as_str())
+    is_login(header) || (is_for_credentials(header) && !is_one_of(&NO_LOGINS, &joined(header)))
 }
 
 /// Whether a query value looks like one that says who asks.
 #[must_use]
 pub(crate) fn is_login_value(name: &str) -> bool {
-    let (words, joined) = (words(name), joined(name));
-    let has = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
-    if NO_LOGINS.contains(&joined.as_str()) || has(&NO_LOGIN_WORDS) || joined.starts_with("page") {
-        return false;
-    }
-    LOGINS.contains(&joined.as_str()) || has(&LOGIN_WORDS) || looks_secret(name)
+    let is_of_a_page = has(&words(name), &NO_LOGIN_WORDS) || joined(name).starts_with("page");
+    is_login(name) && !is_of_a_page
 }
 
 /// Whether a field of a form, or a member of a JSON document, looks like one that says who asks: it stands in a login, which has no pages.
@@ -90,8 +106,22 @@ pub(crate) fn is_login_value(name: &str) -> bool {
 #[must_use]
 pub(crate) fn is_login_member(name: &str) -> bool {
     let joined = joined(name);
-    let is_login = || joined != "auth" && LOGINS.contains(&joined.as_str());
-    !NO_LOGINS.contains(&joined.as_str()) && (looks_secret(name) || is_login() || is_one_of(&MEMBERS, &joined))
+    (is_login(name) && joined != "auth") || is_one_of(&MEMBERS, &joined)
+}
+
+/// Whether a name looks like one by which a cloud knows who asks, wherever it stands.
+fn is_login(name: &str) -> bool {
+    let (words, joined) = (words(name), joined(name));
+    if is_one_of(&NO_LOGINS, &joined) {
+        return false;
+    }
+    let is_about = words.last().is_some_and(|last| is_one_of(&ABOUT_LOGINS, last));
+    let begins = LOGIN_BEGINNINGS.iter().any(|beginning| joined.starts_with(beginning));
+    looks_secret(name) || is_one_of(&LOGINS, &joined) || (!is_about && (begins || has(&words, &LOGIN_WORDS)))
+}
+
+fn has(words: &[String], list: &[&str]) -> bool {
+    words.iter().any(|word| is_one_of(list, word))
 }
 
 fn is_one_of(list: &[&str], name: &str) -> bool {
@@ -125,6 +155,55 @@ mod tests {
             "",
         ] {
             assert!(!is_for_credentials(name), "{name}");
+        }
+    }
+
+    /// Each place had a list of its own, and a login that one did not know went through there.
+    #[test]
+    fn a_name_that_says_who_asks_is_known_wherever_it_stands() {
+        for name in [
+            "X-Ovh-Application",
+            "X-Ovh-Consumer",
+            "x-ovh-signature",
+            "Signature",
+            "X-Signature",
+            "x_hub_signature",
+            "DPoP",
+            "X-Auth-User",
+            "X-Auth-Email",
+            "X-Auth-Key",
+            "Cookie",
+            "ticket",
+            "sid",
+            "sessionid",
+            "X-Session",
+            "temp_url_sig",
+            "assertion",
+            "AWSAccessKeyId",
+            "GoogleAccessId",
+            "X-Amz-Signature",
+            "X-HMAC",
+            "Remote-User",
+            "Authentication",
+            "api_key",
+            "access_token",
+        ] {
+            assert!(is_login_header(name) && is_login_value(name) && is_login_member(name), "{name}");
+        }
+        for name in [
+            "X-Ovh-Timestamp",
+            "X-Auth-Method",
+            "signatureVersion",
+            "Signature-Input",
+            "session_timeout",
+            "Idempotency-Key",
+            "ClientToken",
+            "User",
+            "author",
+            "design",
+            "assigned",
+        ] {
+            assert!(!is_login_header(name) && !is_login_value(name) && !is_login_member(name), "{name}");
         }
     }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use crate::credentials::Credentials;
-use crate::redact::{Redactor, TooLarge};
+use crate::redact::{Origin, Redactor, TooLarge, placeholder};
 
 /// Longest text that is looked at, in bytes. Everything that leaves a guest as text has a lower limit.
 const MAX_TEXT: usize = 1 << 20;
@@ -80,16 +80,29 @@ impl Veil {
         }
     }
 
-    /// The name of a secret in the bytes, unless people come upon that by themselves: who writes a word that somebody took for a password does
-    /// not give it away, and must not learn that it is one.
+    /// The name of a secret in the bytes and where that comes from, unless people come upon it by themselves: who writes a word that somebody
+    /// took for a password does not give it away, and must not learn that it is one.
     ///
     /// # Errors
     ///
     /// Not all secrets can be looked for.
-    pub(crate) fn finds(&self, bytes: &[u8]) -> Result<Option<&str>, &TooLarge> {
-        if let Some(name) = self.redactor.as_ref()?.finds_unguessable(bytes) {
-            return Ok(Some(name));
+    pub(crate) fn finds(&self, bytes: &[u8]) -> Result<Option<(&str, Origin)>, &TooLarge> {
+        if let Some(found) = self.redactor.as_ref()?.finds_unguessable(bytes) {
+            return Ok(Some(found));
         }
-        Ok(self.all.iter().any(|one| one.signed().replaced(bytes).is_some()).then_some("signature"))
+        let is_signature = self.all.iter().any(|one| one.signed().replaced(bytes).is_some());
+        Ok(is_signature.then_some(("signature", Origin::Given)))
+    }
+
+    /// What a guest gets in place of a text of the cluster that holds a secret of an operator; none where it holds none. Whoever wrote the
+    /// text could otherwise have the guest write the secret into a request, and be blamed for it. A word that people come upon by themselves
+    /// stays, as in requests. So does what a cloud made up: the text may be how the cloud calls something.
+    #[must_use]
+    pub fn kept_from_guests(&self, text: &str) -> Option<String> {
+        // Where secrets cannot be looked for, nothing is sent.
+        match self.redactor.as_ref().ok()?.finds_unguessable(text.as_bytes()) {
+            Some((name, Origin::Given | Origin::Old)) => Some(placeholder(name)),
+            Some((_, Origin::Captured)) | None => None,
+        }
     }
 }

@@ -44,7 +44,7 @@ impl RedactorCache {
     pub(crate) fn get(
         &self,
         version: impl Fn() -> u64,
-        values: impl FnOnce() -> Vec<(String, Secret)>,
+        values: impl FnOnce() -> Vec<(String, Secret, Origin)>,
     ) -> Result<Redactor, TooLarge> {
         let kept = || {
             let now = version();
@@ -60,7 +60,8 @@ impl RedactorCache {
         // Asked before the values are: a later one is built again, and none is missed.
         let version = version();
         let values = values();
-        let redactor = Redactor::new(values.iter().map(|(name, value)| (name.as_str(), value.expose())))?;
+        let redactor =
+            Redactor::of(values.iter().map(|(name, value, origin)| (name.as_str(), value.expose(), *origin)))?;
         *self.newest.write() = Some((version, redactor.clone()));
         Ok(redactor)
     }
@@ -80,6 +81,18 @@ struct Value {
     name: String,
     placeholder: String,
     can_be_guessed: bool,
+    origin: Origin,
+}
+
+/// Where a value comes from, and with it what it means that somebody writes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The operator gave it, and it is good.
+    Given,
+    /// The operator gave it once. Who kept it may have written it anywhere.
+    Old,
+    /// A cloud made it up: it may be what the cloud calls something else.
+    Captured,
 }
 
 /// What is replaced. One that begins before the last one ends is what follows of the same stretch.
@@ -107,14 +120,22 @@ impl Redactor {
     /// # Errors
     /// When there are gigabytes of them.
     pub(crate) fn new<'a>(values: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Result<Self, TooLarge> {
+        Self::of(values.into_iter().map(|(name, value)| (name, value, Origin::Given)))
+    }
+
+    /// The same, for values that do not all come from the operator.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    fn of<'a>(values: impl Iterator<Item = (&'a str, &'a [u8], Origin)>) -> Result<Self, TooLarge> {
         let mut needles: Vec<Form> = Vec::new();
         let (mut known, mut owners) = (Vec::new(), Vec::new());
-        for (name, value) in values {
+        for (name, value, origin) in values {
             if !value.trim_ascii().is_empty() {
                 needles.append(&mut forms(value));
                 owners.resize(needles.len(), known.len());
                 let (name, placeholder) = (name.to_owned(), placeholder(name));
-                known.push(Value { name, placeholder, can_be_guessed: can_be_guessed(value) });
+                known.push(Value { name, placeholder, can_be_guessed: can_be_guessed(value), origin });
             }
         }
         let Some(shortest) = needles.iter().map(|needle| needle.len()).min() else {
@@ -156,13 +177,20 @@ impl Redactor {
         self.first(bytes, |value| value.name != name).is_some()
     }
 
-    /// The name of a value in the bytes that nobody comes upon by himself.
+    /// The name and the origin of a value in the bytes that nobody comes upon by himself: of several, one that is given, if there is one.
     #[must_use]
-    pub(crate) fn finds_unguessable(&self, bytes: &[u8]) -> Option<&str> {
-        self.first(bytes, |value| !value.can_be_guessed).map(|value| value.name.as_str())
+    pub(crate) fn finds_unguessable(&self, bytes: &[u8]) -> Option<(&str, Origin)> {
+        let mut other: Option<&Value> = None;
+        let given = self.first(bytes, |value| {
+            if !value.can_be_guessed && value.origin != Origin::Given {
+                other.get_or_insert(value);
+            }
+            !value.can_be_guessed && value.origin == Origin::Given
+        });
+        given.or(other).map(|value| (value.name.as_str(), value.origin))
     }
 
-    fn first(&self, bytes: &[u8], is_meant: impl Fn(&Value) -> bool) -> Option<&Value> {
+    fn first<'a>(&'a self, bytes: &[u8], mut is_meant: impl FnMut(&'a Value) -> bool) -> Option<&'a Value> {
         let able = self.searches.iter().chain(&self.rest).filter(|search| bytes.len() >= search.shortest);
         able.filter_map(|search| {
             let mut state = search.start();

@@ -76,7 +76,7 @@ fn signatures() {
     std::fs::write(&key, rcgen::KeyPair::generate().unwrap().public_key_pem()).unwrap();
     let trust = Trust { keys: vec![key], digests: vec![] };
     let digest = format!("sha256:{}", "0".repeat(64));
-    let statement = Signed { name: "cloud".to_owned(), counter: 7 }.statement(&digest).into_bytes();
+    let statement = Signed::new("cloud", 7).statement(&digest).into_bytes();
     check!().with_type::<(Vec<u8>, String, String)>().for_each(|(bytes, one, two)| {
         let bundle = serde_json::json!({
             "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",

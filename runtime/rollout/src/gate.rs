@@ -224,7 +224,7 @@ pub(crate) fn not_older(
     let (least, before) = (highest.signed.counter, short(&highest.digest));
     let error = match &new.signed {
         Some(signed) if signed.counter >= least => return Ok(()),
-        Some(Signed { name, counter }) => anyhow!(
+        Some(Signed { name, counter, .. }) => anyhow!(
             "it is older than what was proven before: its signature has the counter {counter}, and that of {name} {before} had {least}; sign it again with a counter of at least {least} if it is right; {WAY_OUT}"
         ),
         None => anyhow!(
@@ -301,9 +301,13 @@ const OPTIONAL: [(Capability, &str); 3] =
 
 impl<'a> From<&'a Provider> for Before<'a> {
     fn from(provider: &'a Provider) -> Self {
-        let offers = OPTIONAL.into_iter().map(|(capability, _)| capability).filter(|one| provider.has(*one)).collect();
-        Self { descriptor: provider.declared(), offers }
+        Self { descriptor: provider.declared(), offers: offered(provider) }
     }
+}
+
+/// Which optional interfaces work, as a provider said last.
+pub(crate) fn offered(provider: &Provider) -> Vec<Capability> {
+    OPTIONAL.into_iter().map(|(capability, _)| capability).filter(|one| provider.has(*one)).collect()
 }
 
 impl<'a> Before<'a> {

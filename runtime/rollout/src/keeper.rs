@@ -140,7 +140,7 @@ impl Keeper {
         let configuration = Configuration::of(&config, settings.poll);
         let last_good = settings.state_dir.as_ref().map(|folder| LastGood::new(folder, &source, &surroundings.trials));
         let peers = settings.peers.clone();
-        let peers = peers.map(|peers| Peers::new(peers, &surroundings.client, &source));
+        let peers = peers.map(|peers| Peers::new(peers, &surroundings.client, &source, &config.trust));
         let remembered = match &last_good {
             Some(last_good) => last_good.remembered(&source).await,
             None => Remembered::of(&source),

@@ -16,7 +16,7 @@ pub(crate) mod peers;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use counters::{Counted, Counters};
-pub use peers::PeerSettings;
+pub use peers::{CONFIG_MAP, PeerSettings};
 pub(crate) use peers::{Peers, PeersError};
 
 use crate::component::Component;
@@ -50,6 +50,10 @@ pub(crate) struct Entry {
     /// The highest counters of signed components that were proven.
     #[serde(default, skip_serializing_if = "Counters::is_empty")]
     pub(crate) counters: Counters,
+    /// Counters that no key of this replica vouches for: another one may have other keys. They count for nothing here, and the others find them
+    /// again.
+    #[serde(skip)]
+    strange: Counters,
     /// How the component that leads names load balancers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) naming: Option<String>,
@@ -65,6 +69,18 @@ impl Entry {
     /// Nothing is known yet.
     pub(crate) fn of(source: &str) -> Self {
         Self { source: source.to_owned(), ..Self::default() }
+    }
+
+    /// Believes only those counters that somebody vouches for. Whoever can write the ledger could otherwise keep every component out, or push
+    /// out the counters that keep older ones out.
+    pub(crate) fn believe(&mut self, is_vouched: impl Fn(&Counted) -> bool) {
+        (self.counters, self.strange) = self.counters.split(is_vouched);
+    }
+
+    /// As it is written for all.
+    pub(crate) fn written(&self) -> String {
+        let all = Self { counters: self.counters.and(&self.strange), ..self.clone() };
+        serde_json::to_string(&all).unwrap_or_default()
     }
 
     /// Why the component with this digest was refused.

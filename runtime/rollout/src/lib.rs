@@ -64,7 +64,7 @@ pub use component::Component;
 pub use events::host_pod;
 pub use keeper::KeeperSettings;
 pub use last_good::Trials;
-pub use ledger::PeerSettings;
+pub use ledger::{CONFIG_MAP, PeerSettings};
 pub use metrics::{CallMetrics, ExchangeMetrics, ProviderMetrics};
 pub use retry::backoff;
 pub use rollout::{Followers, Rollout, RolloutParts};

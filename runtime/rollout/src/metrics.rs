@@ -183,10 +183,48 @@ impl ProviderMetrics {
 }
 
 #[cfg(test)]
+impl ProviderMetrics {
+    /// How many exchanges of a source were counted, and how long they took together in seconds.
+    pub(crate) fn exchanges_of(&self, source: &str) -> (f64, f64) {
+        let mut registry = Registry::default();
+        Registry::register(&mut registry, "exchanges", "", self.exchange_duration.clone());
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        let value = |name: &str| {
+            let series = format!("exchanges_{name}{{source=\"{source}\"}} ");
+            text.lines().find_map(|line| line.strip_prefix(&series)).map_or(0.0, |value| value.parse().unwrap())
+        };
+        (value("count"), value("sum"))
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use prometheus_client::encoding::text::encode;
 
     use super::*;
+
+    #[test]
+    fn exchanges_are_timed_in_seconds_with_room_for_a_microsecond_and_a_second() {
+        let mut registry = Registry::default();
+        let metrics = ProviderMetrics::register(&mut registry);
+        for took in [Duration::from_nanos(700), Duration::from_micros(250), Duration::from_secs(2)] {
+            metrics.exchanged("a.wasm", took);
+        }
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        let value = |series: &str| -> f64 {
+            let series = format!("ccm_provider_exchange_duration_seconds_{series} ");
+            let line = text.lines().find_map(|line| line.strip_prefix(&series));
+            line.unwrap_or_else(|| panic!("no {series}in {text}")).parse().unwrap()
+        };
+        assert_eq!(value("count{source=\"a.wasm\"}"), 3.0);
+        assert!((value("sum{source=\"a.wasm\"}") - 2.000_250_7).abs() < 1e-9, "{text}");
+        let buckets = [("0.000001", 1.0), ("0.001", 2.0), ("1.0", 2.0), ("+Inf", 3.0)];
+        for (most, count) in buckets {
+            assert_eq!(value(&format!("bucket{{le=\"{most}\",source=\"a.wasm\"}}")), count, "{most}: {text}");
+        }
+    }
 
     #[test]
     fn all_that_may_go_wrong_is_there_before_the_first_time_and_counts_from_zero() {

@@ -8,6 +8,7 @@
 //! | grants | [`gate::annotations`]; its context is opened with the files, endpoints and credentials that are granted |
 //! | check | it judges its configuration, with the cloud, and says what it offers; then identity once more, for what it offers |
 //! | compare | with the last good one: [`compare`](fn@compare); the first component: names, and [`confirm`] |
+//! | exchange | identity once more, as far as it hangs on others who change meanwhile: [`Surroundings::put_against`] |
 //!
 //! [`Surroundings::admit`] goes through these for a component, `configure` through the last three for the same component with other files.
 
@@ -281,13 +282,53 @@ impl Surroundings {
 
     /// Refuses what another provider of the process has: provider IDs, or the name.
     fn alone(&self, config: &ProviderConfig, new: &Descriptor) -> Result<()> {
-        let label = config.label();
-        for (other, slot) in self.slots.lock().iter().filter(|(other, _)| **other != label) {
-            let provider = slot.component();
+        alone(&self.slots.lock(), config, new)
+    }
+
+    /// Puts what passed the gate into the slot, as [`Slot::put_against`]. It may have been in the gate for a minute: what the cluster's objects
+    /// depend on is asked again, and what the other providers of the process have, who are not exchanged meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// What it would not pass any more.
+    pub(crate) fn put_against(
+        &self,
+        config: &ProviderConfig,
+        slot: &Slot<Provider>,
+        against: &str,
+        release: Release<Provider>,
+        is_apart: bool,
+    ) -> Result<Option<Duration>, Rejected> {
+        let slots = self.slots.lock();
+        let before = slot.last_good().component;
+        self.still_offers(config, &before, &release.component)
+            .and_then(|()| alone(&slots, config, release.component.descriptor()))
+            .map_err(|error| {
+                let digest = Some(release.version.digest.clone());
+                Rejected { step: Step::Identity, digest, error }
+            })?;
+        Ok(slot.put_against(against, release, is_apart))
+    }
+
+    /// Refuses what lacks an optional interface that objects depend on by now.
+    ///
+    /// # Errors
+    ///
+    /// The interface, and one of the objects.
+    pub(crate) fn still_offers(&self, config: &ProviderConfig, before: &Provider, new: &Provider) -> Result<()> {
+        gate::offers(config, &gate::offered(new), Some(before.into()), &self.depends)
+    }
+}
+
+/// Refuses what another provider has that serves, or may return.
+fn alone(slots: &BTreeMap<String, Slot<Provider>>, config: &ProviderConfig, new: &Descriptor) -> Result<()> {
+    let label = config.label();
+    for (other, slot) in slots.iter().filter(|(other, _)| **other != label) {
+        for provider in [slot.component(), slot.last_good().component] {
             check_pair((&label, new), (other, provider.descriptor()))?;
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// Refuses providers that cannot live together: a Node must belong to one of them, and metrics and records of Services must tell

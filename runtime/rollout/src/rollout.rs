@@ -8,7 +8,7 @@ use ccm_apiserver::EventRecorder;
 use ccm_cloud::{Capability, EventSink};
 use ccm_controllers::FirstList;
 use ccm_sandbox::{CallObserver, Provider, Sandbox};
-use futures::future::{join_all, select_all, try_join_all};
+use futures::future::{join_all, try_join_all};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
@@ -106,17 +106,26 @@ impl Rollout {
         Ok(slots)
     }
 
-    /// Follows the sources until `stop`, or until a keeper says that the process is to end; after [`Self::bootstrap`]. `nodes`: what the
-    /// configuration of a provider may hang on.
-    pub async fn run(self, nodes: FirstList, stop: CancellationToken) {
+    /// Follows the sources until `stop`; after [`Self::bootstrap`]. `ends` is cancelled when the process is to end, since one of the providers
+    /// gives way to another replica. `nodes`: what the configuration of a provider may hang on.
+    pub async fn run(self, nodes: FirstList, stop: CancellationToken, ends: CancellationToken) {
         let run = |keeper: Keeper| Box::pin(keeper.run(nodes.clone(), stop.clone()));
-        let keepers: Vec<_> = self.keepers.into_iter().map(run).collect();
-        if keepers.is_empty() {
-            return stop.cancelled().await;
-        }
-        // All end with `stop`, and one that ends before ends the process.
-        select_all(keepers).await;
+        follow_all(self.keepers.into_iter().map(run), &stop, &ends).await;
     }
+}
+
+/// Runs all until `stop`. One that ends before ends the process. The others go on until that has stopped: what becomes of their components
+/// meanwhile is to be told and kept.
+async fn follow_all<K: Future<Output = ()>>(
+    keepers: impl Iterator<Item = K>,
+    stop: &CancellationToken,
+    ends: &CancellationToken,
+) {
+    let each = keepers.map(async |keeper| {
+        keeper.await;
+        ends.cancel();
+    });
+    tokio::join!(join_all(each), stop.cancelled());
 }
 
 /// How long a process that leads waits until the others know it: nobody works for the cluster meanwhile.
@@ -135,5 +144,44 @@ impl Followers {
                 "the other replicas were not told in {LONGEST_TELLING:?} which components lead; the controllers start"
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    /// The others were dropped with it, and what became of their components until the process had stopped was neither told nor kept.
+    #[tokio::test(start_paused = true)]
+    async fn a_provider_that_gives_way_ends_the_process_and_the_others_go_on_until_it_has_stopped() {
+        let (stop, ends) = (CancellationToken::new(), CancellationToken::new());
+        let is_kept = AtomicBool::new(false);
+        let gives_way = async {}.boxed_local();
+        let other = async {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            is_kept.store(true, Ordering::Relaxed);
+            stop.cancelled().await;
+        };
+        let process = async {
+            ends.cancelled().await;
+            assert!(!is_kept.load(Ordering::Relaxed), "at once");
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            stop.cancel();
+        };
+        tokio::join!(follow_all([gives_way, other.boxed_local()].into_iter(), &stop, &ends), process);
+        assert!(is_kept.load(Ordering::Relaxed));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_providers_it_runs_until_it_is_stopped_and_nothing_ends_the_process() {
+        let (stop, ends) = (CancellationToken::new(), CancellationToken::new());
+        let mut all = Box::pin(follow_all(std::iter::empty::<std::future::Ready<()>>(), &stop, &ends));
+        assert_eq!((all.as_mut().now_or_never(), ends.is_cancelled()), (None, false));
+        stop.cancel();
+        all.await;
     }
 }

@@ -15,10 +15,13 @@ mod statement;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::ledger::Counted;
 use crate::source::{MAX_SIGNATURE, SIGNATURE};
 use key::Key;
 use signature::Signature;
@@ -130,12 +133,23 @@ impl Trust {
             "its signature fits none of the provider keys ({}); sign the unpacked component, or a statement about it, and put both there together",
             self.keys.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
         );
-        let Some(Statement { signed, digest: of, .. }) = statement else { return Ok(None) };
+        let Some(Statement { mut signed, digest: of, .. }) = statement else { return Ok(None) };
         ensure!(
             of == digest,
             "what is signed is a statement about another component ({of}), and this one is {digest}; sign this one, and put both there together"
         );
+        signed.signature = STANDARD.encode(&signature.bytes);
         Ok(Some(signed))
+    }
+
+    /// Tells whether a key has said this of the component with that digest. Whoever cannot read the keys knows of nothing that one said.
+    pub(crate) fn vouches(&self) -> impl Fn(&Counted) -> bool + use<> {
+        let keys = self.keys().unwrap_or_default();
+        move |Counted { signed, digest }| {
+            let statement = signed.statement(digest);
+            let signature = STANDARD.decode(&signed.signature);
+            signature.is_ok_and(|signature| keys.iter().any(|key| key.signed(statement.as_bytes(), &signature)))
+        }
     }
 }
 

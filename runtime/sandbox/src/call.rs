@@ -10,16 +10,16 @@ use ccm_cloud::{EventSink, Service};
 use ccm_egress::{CallLog, CallMemory, CallScope, Class, MemoryBudget, MemoryShare, NoRoom, ProviderContext};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
-use tokio::task::yield_now;
 use tokio::time::Instant;
 use wasmtime::component::{Instance, InstancePre, ResourceTable};
 use wasmtime::{Store, StoreContextMut, Trap, UpdateDeadline};
 
 use crate::answer::Read;
 use crate::leaving::Leaving;
-use crate::limits::{HeldTurn, MemoryMeter};
+use crate::limits::MemoryMeter;
 use crate::probe::Probe;
 use crate::tally::Tally;
+use crate::turn::{Turn, Turns};
 use crate::{CallError, Limits, TICK};
 
 /// What a guest has left of its time when its last request was not answered.
@@ -83,25 +83,14 @@ pub(crate) struct CallState {
     pub(crate) wasi: Option<wasmtime_wasi::WasiCtx>,
     /// Bytes that all calls of the process have.
     budget: usize,
-    turn: Turn,
+    pub(crate) turn: Turn,
     ticks: u32,
     /// How long the host computed for the guest while no tick could be seen.
     host_time: Duration,
     out_of_cpu: bool,
 }
 
-/// The right to compute beyond the first tick.
-struct Turn {
-    turns: Arc<Semaphore>,
-    held: HeldTurn,
-}
-
 impl CallState {
-    /// Lets others compute while this call waits for something.
-    pub(crate) fn give_way(&self) {
-        self.turn.held.lock().take();
-    }
-
     /// Counts what the guest hands to the host for as long as a host call takes. A little of it is counted with every call. What is
     /// there already cannot wait for room.
     pub(crate) fn hand_over(&mut self, bytes: usize) -> wasmtime::Result<HandedOver> {
@@ -255,8 +244,7 @@ pub(crate) struct CallSettings {
     pub(crate) context: Arc<ProviderContext>,
     pub(crate) events: Option<Arc<dyn EventSink>>,
     pub(crate) observer: Option<Arc<dyn CallObserver>>,
-    /// As many as [`Limits::busy_calls`].
-    pub(crate) turns: Arc<Semaphore>,
+    pub(crate) turns: Turns,
     pub(crate) home: Home,
     /// Of the provider.
     pub(crate) memory: Arc<MemoryShare>,
@@ -296,7 +284,9 @@ pub(crate) async fn call<R: Send + Leaving, T>(
     };
     let start = Instant::now();
     let mut store = fresh_store(settings, pre, subject, memory, start);
+    let turn = store.data().turn.clone();
     let running = async {
+        turn.take().await;
         let instance = pre.instantiate_async(&mut store).await?;
         work(&mut store, &instance).await
     };
@@ -347,7 +337,7 @@ fn fresh_store(
     start: Instant,
 ) -> Store<CallState> {
     let limits = settings.limits;
-    let turn = Turn { turns: Arc::clone(&settings.turns), held: Arc::default() };
+    let turn = settings.turns.call();
     let mut table = ResourceTable::new();
     table.set_max_capacity(limits.handles);
     let secrets = settings.context.egress.as_ref().map(|egress| egress.secrets().clone()).unwrap_or_default();
@@ -364,7 +354,7 @@ fn fresh_store(
         nodes: subject.nodes,
         services: subject.services,
         end: start.checked_add(limits.call_time),
-        memory: MemoryMeter::new(limits, memory, Arc::clone(&turn.held)),
+        memory: MemoryMeter::new(limits, memory, turn.clone()),
         budget: settings.home.memory.bytes(),
         table,
         wasi: None,
@@ -408,23 +398,7 @@ fn on_tick(mut store: StoreContextMut<'_, CallState>) -> UpdateDeadline {
         state.out_of_cpu = true;
         return UpdateDeadline::Interrupt;
     }
-    // A waker that is called at once would put the call back before the runtime has looked at its timers and sockets, which it
-    // does only every so many turns: of 10 ms each, when guests compute on all of its threads. tokio's own yield looks first.
-    if state.turn.held.lock().is_some() {
-        return UpdateDeadline::YieldCustom(1, Box::pin(yield_now()));
-    }
-    let turns = Arc::clone(&state.turn.turns);
-    let held = Arc::clone(&state.turn.held);
-    UpdateDeadline::YieldCustom(
-        1,
-        Box::pin(async move {
-            yield_now().await;
-            // An error means that the semaphore is closed, which nobody does.
-            if let Ok(turn) = turns.acquire_owned().await {
-                *held.lock() = Some(turn);
-            }
-        }),
-    )
+    UpdateDeadline::YieldCustom(1, Box::pin(state.turn.clone().pass_on()))
 }
 
 fn classify(provider: &str, state: &CallState, error: wasmtime::Error) -> CallError {

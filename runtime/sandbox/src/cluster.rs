@@ -52,9 +52,9 @@ impl Provider {
             selected: None,
         };
         let objects = Objects::new(&nodes, &services);
-        let declared = &self.descriptor.annotations;
-        let nodes: Vec<_> = nodes.into_iter().map(|node| convert::node(node, declared)).collect();
-        let services: Vec<_> = services.into_iter().map(|service| convert::service(service, declared)).collect();
+        let entering = self.entering();
+        let nodes: Vec<_> = nodes.into_iter().map(|node| convert::node(node, &entering)).collect();
+        let services: Vec<_> = services.into_iter().map(|service| convert::service(service, &entering)).collect();
         let answer = call(
             &self.settings,
             &code.pre,

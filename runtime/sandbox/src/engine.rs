@@ -48,6 +48,8 @@ impl Machine {
         config.epoch_interruption(true);
         config.max_wasm_stack(WASM_STACK);
         config.async_stack_size(CALL_STACK);
+        // A stack that a guest filled would stay in memory, as many as there were calls at once.
+        config.async_stack_zeroing(true);
         config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool.config()));
         config.parallel_compilation(effort == Effort::Quick);
         if effort == Effort::Quick {

@@ -17,12 +17,11 @@ impl http::Host for CallState {
     async fn send(&mut self, request: http::Request) -> HostResult<Result<http::Response, http::TransportError>> {
         let context = Arc::clone(&self.context);
         let Some(egress) = &context.egress else { return Ok(Err(closed())) };
-        self.give_way();
         self.scope.asks_again();
         let request = from_request(request);
         let _handed = self.hand_over(request.memory())?;
         self.will_send(std::slice::from_ref(&request));
-        let answer = computing(egress.send(request, &self.scope), self.cpu_left()).await;
+        let answer = self.turn.waiting(computing(egress.send(request, &self.scope), self.cpu_left())).await;
         let answer = self.waited(answer)?;
         Ok(answer.map(to_response).map_err(to_error))
     }
@@ -33,12 +32,11 @@ impl http::Host for CallState {
     ) -> HostResult<Vec<Result<http::Response, http::TransportError>>> {
         let context = Arc::clone(&self.context);
         let Some(egress) = &context.egress else { return Ok(requests.iter().map(|_| Err(closed())).collect()) };
-        self.give_way();
         self.scope.asks_again();
         let requests: Vec<Request> = requests.into_iter().map(from_request).collect();
         let _handed = self.hand_over(requests.iter().map(Request::memory).fold(0, usize::saturating_add))?;
         self.will_send(&requests);
-        let answers = computing(egress.send_all(requests, &self.scope), self.cpu_left()).await;
+        let answers = self.turn.waiting(computing(egress.send_all(requests, &self.scope), self.cpu_left())).await;
         let answers = self.waited(answers)?;
         Ok(answers.into_iter().map(|answer| answer.map(to_response).map_err(to_error)).collect())
     }

@@ -30,8 +30,8 @@ impl Instances for Provider {
         };
         let own_ids = nodes.iter().map(|node| node.provider_id.clone()).collect();
         let asked = Asked { own_ids, descriptor: &self.descriptor, function: FUNCTION };
-        let declared = &self.descriptor.annotations;
-        let nodes: Vec<_> = nodes.into_iter().map(|node| convert::node(node, declared)).collect();
+        let entering = self.entering();
+        let nodes: Vec<_> = nodes.into_iter().map(|node| convert::node(node, &entering)).collect();
         let need = convert::need(need);
         let code = self.code();
         let exports = Arc::clone(&code.instances);

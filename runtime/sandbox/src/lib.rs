@@ -40,6 +40,7 @@ mod probe;
 mod provider;
 mod routes;
 mod tally;
+mod turn;
 mod wasi;
 
 pub use call::{CallEnd, CallObserver};

@@ -1,13 +1,12 @@
 //! What a component may take. Every number is a setting.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_egress::{CallMemory, NoRoom};
-use parking_lot::Mutex;
-use tokio::sync::OwnedSemaphorePermit;
 use wasmtime::ResourceLimiterAsync;
+
+use crate::turn::Turn;
 
 /// Limits of one provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +50,7 @@ pub struct Limits {
     /// Computing time of a call, counted in ticks of [`crate::TICK`]. Default 2 s.
     pub call_cpu: Duration,
     /// How many calls of this provider may compute beyond their first tick at the same time. Default 1, so that one bad
-    /// provider leaves a core to the others.
+    /// provider leaves a core to the others. One more computes for a tick; the others wait.
     pub busy_calls: usize,
     /// Most Events per call. Default 20; more are dropped and counted in the log.
     pub events: usize,
@@ -100,15 +99,12 @@ impl Default for Limits {
 /// Bytes of an element of a table.
 const ELEMENT: usize = size_of::<usize>();
 
-/// The right to compute beyond the first tick, while it is held.
-pub(crate) type HeldTurn = Arc<Mutex<Option<OwnedSemaphorePermit>>>;
-
 /// Counts the memory of one call, against its own limit and against what the process has. `wasmtime::StoreLimits` would limit each memory
 /// alone.
 pub(crate) struct MemoryMeter {
     limits: Limits,
     call: CallMemory,
-    turn: HeldTurn,
+    turn: Turn,
     /// Bytes of all memories now, which is also the peak: memories never shrink.
     pub(crate) bytes: usize,
     /// Whether the guest asked for more memory than it may have.
@@ -120,7 +116,7 @@ pub(crate) struct MemoryMeter {
 }
 
 impl MemoryMeter {
-    pub(crate) const fn new(limits: Limits, call: CallMemory, turn: HeldTurn) -> Self {
+    pub(crate) const fn new(limits: Limits, call: CallMemory, turn: Turn) -> Self {
         Self { limits, call, turn, bytes: 0, memory_refused: false, table_refused: false, no_room: None }
     }
 
@@ -129,8 +125,7 @@ impl MemoryMeter {
         if self.call.try_grow(by) {
             return Ok(());
         }
-        self.turn.lock().take();
-        let grown = self.call.grow(by).await;
+        let grown = self.turn.waiting(self.call.grow(by)).await;
         if let Err(error) = &grown {
             self.no_room = Some(*error);
         }

@@ -62,7 +62,7 @@ impl Provider {
         let code = self.code();
         let exports = self.balancers(&code)?;
         let subject = looking(&service);
-        let service = convert::service(service, &self.descriptor.annotations);
+        let service = convert::service(service, &self.entering());
         let answer = call(
             &self.settings,
             &code.pre,
@@ -118,9 +118,9 @@ impl Provider {
         };
         let selected = Selected::default();
         let subject = Subject { class, selected: Some(selected.clone()), ..writing(&service) };
-        let declared = &self.descriptor.annotations;
+        let entering = self.entering();
         let own: Vec<Backend> = backends.iter().filter(|backend| !self.leaves(backend)).cloned().collect();
-        let (service, backends) = (convert::service(service, declared), convert::backends(&own));
+        let (service, backends) = (convert::service(service, &entering), convert::backends(&own));
         let answer = call(
             &self.settings,
             &code.pre,
@@ -150,8 +150,8 @@ impl Provider {
             Err(failure) => return Outcome::failed(failure),
         };
         let subject = writing(&service);
-        let declared = &self.descriptor.annotations;
-        let service = convert::service(service, declared);
+        let entering = self.entering();
+        let service = convert::service(service, &entering);
         let answer = call(
             &self.settings,
             &code.pre,
@@ -232,7 +232,7 @@ impl LoadBalancers for Provider {
             let exports = code.optional.load_balancer_orphan.clone();
             let exports = exports.ok_or_else(|| not_exported(&self.descriptor, "load-balancer-orphan"))?;
             let subject = writing(&service);
-            let service = convert::service(service, &self.descriptor.annotations);
+            let service = convert::service(service, &self.entering());
             let answer = call(
                 &self.settings,
                 &code.pre,
@@ -257,9 +257,9 @@ impl LoadBalancers for Provider {
             let code = self.code();
             let exports = self.balancers(&code)?;
             let subject = Subject { judges: online, ..looking(&service) };
-            let declared = &self.descriptor.annotations;
-            let service = convert::service(service, declared);
-            let before = before.map(|before| convert::service(before, declared));
+            let entering = self.entering();
+            let service = convert::service(service, &entering);
+            let before = before.map(|before| convert::service(before, &entering));
             let answer = call(
                 &self.settings,
                 &code.pre,
@@ -304,7 +304,7 @@ impl LoadBalancers for Provider {
                 selected: None,
             };
             let asked = wishes.len();
-            let declared = &self.descriptor.annotations;
+            let entering = self.entering();
             // Wishes count the backends as they stand in the list.
             let is_own = |index: &u32| {
                 let backend = usize::try_from(*index).ok().and_then(|index| backends.get(index));
@@ -312,7 +312,7 @@ impl LoadBalancers for Provider {
             };
             let own = |mut wish: Wish| {
                 wish.backends.retain(is_own);
-                convert::wish(wish, declared)
+                convert::wish(wish, &entering)
             };
             let wishes: Vec<_> = wishes.into_iter().map(own).collect();
             let backends = convert::backends(&backends);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ccm_cloud::{Capability, Descriptor, EventSink, Failure, Problem, SharedAddresses};
 use ccm_egress::{Egress, ProviderContext};
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
 
@@ -17,6 +17,7 @@ use crate::bindings::exports::ccm::cloud::{
 use crate::call::{CallObserver, CallSettings, CallState, Home, Subject, call};
 use crate::component_summary::full_name;
 use crate::descriptor::check_descriptor;
+use crate::turn::Turns;
 use crate::{CallError, ComponentSummary, Limits, LoadError, answer};
 
 /// A component that is checked, compiled, linked and described. It has been granted nothing yet.
@@ -111,8 +112,7 @@ impl Component {
             context: Arc::new(context),
             events,
             observer,
-            // With none, a call that takes longer than a tick would never end.
-            turns: Arc::new(Semaphore::new(self.limits.busy_calls.clamp(1, Semaphore::MAX_PERMITS))),
+            turns: Turns::new(self.limits.busy_calls),
             memory: self.code.home.memory.share(&self.descriptor.name),
             instance_bytes: self.code.instance_bytes,
             home: self.code.home.clone(),
@@ -213,7 +213,7 @@ impl Linked {
             context: Arc::new(context),
             events: None,
             observer: None,
-            turns: Arc::new(Semaphore::new(1)),
+            turns: Turns::new(1),
             memory: code.home.memory.share(""),
             instance_bytes: code.instance_bytes,
             home: code.home.clone(),
@@ -282,7 +282,7 @@ impl Provider {
             context: Arc::new(context),
             events: events.clone(),
             observer: observer.clone(),
-            turns: Arc::new(Semaphore::new(limits.busy_calls.clamp(1, Semaphore::MAX_PERMITS))),
+            turns: Turns::new(limits.busy_calls),
             home: home.clone(),
             memory: Arc::clone(memory),
             instance_bytes: self.settings.instance_bytes,

@@ -35,8 +35,8 @@ impl Provider {
             changes: ChangeFlag::default(),
             selected: None,
         };
-        let declared = &self.descriptor.annotations;
-        let nodes: Vec<_> = nodes.into_iter().map(|node| convert::node(node, declared)).collect();
+        let entering = self.entering();
+        let nodes: Vec<_> = nodes.into_iter().map(|node| convert::node(node, &entering)).collect();
         let limits = self.settings.limits;
         let answer = call(
             &self.settings,

@@ -25,15 +25,15 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<
 /// Waiting, the only part of this WASI that takes time: others compute meanwhile.
 impl poll::Host for CallState {
     async fn poll(&mut self, pollables: Vec<Resource<DynPollable>>) -> wasmtime::Result<Vec<u32>> {
-        self.give_way();
-        poll::Host::poll(&mut self.table, pollables).await
+        let turn = self.turn.clone();
+        turn.waiting(poll::Host::poll(&mut self.table, pollables)).await
     }
 }
 
 impl poll::HostPollable for CallState {
     async fn block(&mut self, pollable: Resource<DynPollable>) -> wasmtime::Result<()> {
-        self.give_way();
-        poll::HostPollable::block(&mut self.table, pollable).await
+        let turn = self.turn.clone();
+        turn.waiting(poll::HostPollable::block(&mut self.table, pollable)).await
     }
 
     async fn ready(&mut self, pollable: Resource<DynPollable>) -> wasmtime::Result<bool> {

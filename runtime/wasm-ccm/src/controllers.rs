@@ -176,6 +176,7 @@ fn start_node_lifecycle(tasks: &mut Tasks, shared: &Shared<'_>) {
         keys: nodes.subscribe(),
         lookups: shared.lookups.clone(),
         recoveries: shared.providers.iter().flat_map(|(slot, _)| recoveries(slot)).collect(),
+        journal: Some(args.leader.journal()),
         recorder: shared.recorder.clone(),
         metrics: shared.metrics.node_lifecycle.clone(),
         queue_metrics: shared.metrics.queue.clone(),

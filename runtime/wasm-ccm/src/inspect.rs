@@ -53,7 +53,7 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<()> {
         })
         .map_err(|rejected: Rejected| rejected.error.context(format!("provider {}", config.source)))?;
     if let Some(counter) = args.statement {
-        let signed = Signed { name: component.declared().name.clone(), counter };
+        let signed = Signed::new(&component.declared().name, counter);
         return Ok(output::print(signed.statement(&digest).trim_end())?);
     }
     let inspection = Inspection {

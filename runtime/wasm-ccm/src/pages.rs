@@ -204,4 +204,29 @@ mod tests {
         let bytes: u64 = line.rsplit(' ').next().unwrap().parse().unwrap();
         assert!(status == 200 && bytes > 1 << 20, "{line}");
     }
+
+    /// Both were zero, and each other's, without any test that would have failed.
+    #[tokio::test]
+    async fn metrics_tell_how_much_memory_calls_may_have_and_how_much_they_have_now() {
+        const LIMIT: usize = 64 << 20;
+        let calls = MemoryBudget::new(LIMIT, 1);
+        let mut pages = pages();
+        pages.process = pages.process.with_calls(calls.clone());
+        let figures = async || {
+            let (_, text) = get(&pages, "/metrics").await;
+            ["limit", "given"].map(|name| {
+                let series = format!("ccm_provider_memory_{name}_bytes ");
+                let line = text.lines().find_map(|line| line.strip_prefix(&series));
+                line.unwrap_or_else(|| panic!("no {series}in {text}")).parse::<usize>().unwrap()
+            })
+        };
+        assert_eq!(figures().await, [LIMIT, 0]);
+        let call = calls.share("x").try_begin(1 << 20).unwrap();
+        assert_eq!(figures().await, [LIMIT, 1 << 20]);
+        assert!(call.try_grow(2 << 20));
+        let [limit, given] = figures().await;
+        assert!(limit == LIMIT && (3 << 20..LIMIT).contains(&given), "{given}");
+        drop(call);
+        assert_eq!(figures().await, [LIMIT, 0]);
+    }
 }

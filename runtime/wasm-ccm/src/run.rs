@@ -24,6 +24,7 @@ use kube::{Client, Config};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
 
 use crate::cli::RunArgs;
 use crate::controller_names::{Controller, Selection};
@@ -56,11 +57,9 @@ pub(crate) fn run(args: RunArgs, ignored: Option<String>) -> Result<()> {
         let trials = process.rollout.trials.clone();
         let ended = Box::pin(process.run()).await;
         // A panic may be the doing of a component on trial, also one while the process ended.
-        if tasks::has_panicked(&ended) {
-            trials.end_in_panic();
-        } else {
-            trials.end_in_order();
-        }
+        let has_panicked = tasks::has_panicked(&ended);
+        let say = move || if has_panicked { trials.end_in_panic() } else { trials.end_in_order() };
+        tasks::say_in_time(say).await;
         ended
     });
     // Does not wait for a compiler or for a read from a dead disk: neither can be stopped.
@@ -299,14 +298,19 @@ impl Process {
         let stores = self.reflectors.stores();
         let classes: Vec<_> = self.providers.iter().map(|provider| provider.load_balancer_classes.clone()).collect();
         let settings = self.args.swap.settings(self.args.leader.peers(self.leader.identity()));
-        let mut rollout = Rollout::new(self.providers, &settings, self.rollout).await;
+        // It reads the state folder, which may be on a disk that does not answer.
+        let rollout = tasks.unless_stopped(Rollout::new(self.providers, &settings, self.rollout)).await?;
+        let Some(mut rollout) = rollout else { return Ok(None) };
         if tasks.unless_stopped(wait_for_api_server(&self.client, &self.readiness)).await?.is_none() {
             return Ok(None);
         }
         self.reflectors.start(tasks, &self.readiness);
         let Some(slots) = tasks.unless_stopped(rollout.bootstrap()).await?.transpose()? else { return Ok(None) };
         let followers = rollout.followers();
-        tasks.spawn_background("rollout of providers", rollout.run(stores.nodes.first_list(), drain));
+        let ends = CancellationToken::new();
+        let nodes = stores.nodes.first_list();
+        tasks.spawn_background("keepers of providers", rollout.run(nodes, drain, ends.clone()));
+        tasks.spawn_background("rollout of providers", ends.cancelled_owned());
         let providers: Providers = slots.into_iter().zip(classes).collect();
         // Leader or not.
         if let Some(admission) = self.admission {

@@ -162,6 +162,11 @@ pub(crate) fn has_panicked(ended: &Result<()>) -> bool {
     ended.as_ref().is_err_and(|error| error.is::<JoinError>())
 }
 
+/// Says something to the state folder. A folder on a dead disk must keep neither the Lease nor the process.
+pub(crate) async fn say_in_time(say: impl FnOnce() + Send + 'static) {
+    drop(tokio::time::timeout(LONGEST_SAYING, tokio::task::spawn_blocking(say)).await);
+}
+
 /// Does `work`, and [ends](end) the process in order, however the work ends: it may leave Events that are still to be written.
 pub(crate) async fn in_order(
     work: impl AsyncFnOnce(&mut Tasks, &mut Option<Campaign>) -> Result<Option<Result<()>>>,
@@ -186,8 +191,7 @@ async fn end(
         Err(error) => (false, Err(error)),
     };
     if !has_panicked(&ended) {
-        // A folder on a dead disk must not keep the Lease.
-        drop(tokio::time::timeout(LONGEST_SAYING, tokio::task::spawn_blocking(in_order)).await);
+        say_in_time(in_order).await;
     }
     let retired = match campaign {
         Some(mut campaign) if is_lost => {

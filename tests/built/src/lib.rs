@@ -50,7 +50,11 @@ fn find_program() -> Result<PathBuf> {
 ///
 /// It was not built, or it is older than one of its sources.
 pub fn component(name: &str) -> Result<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target").join(name);
+    component_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"), name)
+}
+
+fn component_in(target: &Path, name: &str) -> Result<PathBuf> {
+    let path = target.join(name);
     let recipe = match name {
         "providers/cloudlycke-next.wasm" => "_next",
         name if name.starts_with("providers/") => "build-providers",
@@ -131,6 +135,36 @@ mod tests {
         fs::remove_file(&old).unwrap();
         let error = is_fresh(&made, "build it").unwrap_err().to_string();
         assert!(error.contains("old one.rs"), "a source that is gone: {error}");
+    }
+
+    /// Tests are given components through this alone: without the comparison there, nobody would notice that one is stale.
+    #[test]
+    fn a_component_that_is_older_than_its_sources_is_not_handed_out_and_its_recipe_is_named() {
+        for (name, recipe) in [
+            ("providers/x.wasm", "build-providers"),
+            ("providers/cloudlycke-next.wasm", "_next"),
+            ("guests/x.wasm", "_guests"),
+            ("hello/x.wasm", "hello"),
+        ] {
+            let target = tempfile::tempdir().unwrap();
+            let at = |name: &str, age: u64| {
+                let path = target.path().join(name);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                File::create(&path).unwrap().set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
+                path
+            };
+            let (made, source) = (at(name, 60), at("src/lib.rs", 90));
+            let list = made.with_extension("d");
+            let says = || component_in(target.path(), name).map_err(|error| format!("{error:#}"));
+            let way_out = format!(": run `./just {recipe}`");
+            let error = says().unwrap_err();
+            assert!(error.contains("the list of its sources, cannot be read") && error.contains(&way_out), "{error}");
+            fs::write(&list, format!("{}: {}\n", made.display(), source.display())).unwrap();
+            assert_eq!(says(), Ok(made.canonicalize().unwrap()));
+            at("src/lib.rs", 30);
+            let error = says().unwrap_err();
+            assert!(error.contains("is older than") && error.ends_with(&way_out), "{error}");
+        }
     }
 
     /// A recipe that forgets the list of one would leave its tests without the comparison.

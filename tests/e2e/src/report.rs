@@ -8,7 +8,7 @@
 //! ```
 
 use std::fmt::{self, Display, Formatter};
-use std::io::Write as _;
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
@@ -161,9 +161,12 @@ impl Report {
     ///
     /// The lines cannot be written. A target is missed; both are written all the same.
     pub fn finish(self) -> Result<()> {
-        let path = root().join("target/bench").join(format!("{}.jsonl", self.bench));
+        self.finish_in(&root().join("target/bench"), &mut std::io::stdout().lock())
+    }
+
+    fn finish_in(self, folder: &Path, out: &mut impl Write) -> Result<()> {
+        let path = folder.join(format!("{}.jsonl", self.bench));
         let run = Circumstances::now();
-        let mut out = std::io::stdout().lock();
         write!(out, "\n{}", self.table())?;
         writeln!(out, "commit {}, flags {:?}, {}; written to {}", run.commit, run.flags, run.machine, path.display())?;
         write(&path, &self.lines(&run)).with_context(|| format!("cannot write {}", path.display()))?;
@@ -256,6 +259,8 @@ fn readable(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::process::ExitCode;
+
     use super::*;
 
     fn report() -> Report {
@@ -280,6 +285,47 @@ mod tests {
         assert!(good.verdict().is_ok());
         good.figure("joined", f64::NAN, "s", Some(Target::AtMost(1.0)));
         assert!(good.verdict().is_err_and(|error| error.to_string().contains("joined")));
+    }
+
+    /// A benchmark that misses a target ends with an error all the same when its figures are written: CI sees nothing else of it.
+    #[test]
+    fn a_benchmark_ends_with_the_exit_code_one_when_a_target_is_missed_or_nothing_can_be_written_and_else_with_zero() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut met = Report::new("met");
+        met.figure("rate", 2.0, "1/s", Some(Target::AtLeast(2.0)));
+        let mut missed = Report::new("missed");
+        missed.figure("rate", 1.9, "1/s", Some(Target::AtLeast(2.0)));
+        let is = |code: ExitCode, wanted: ExitCode| format!("{code:?}") == format!("{wanted:?}");
+        for (report, wanted) in [(met, ExitCode::SUCCESS), (missed, ExitCode::FAILURE)] {
+            let (name, mut shown) = (report.bench, Vec::new());
+            let code = crate::exit_code(report.finish_in(folder.path(), &mut shown));
+            assert!(is(code, wanted), "{name}");
+            let lines = std::fs::read_to_string(folder.path().join(format!("{name}.jsonl"))).unwrap();
+            let shown = String::from_utf8(shown).unwrap();
+            assert!(lines.contains("\"metric\":\"rate\"") && shown.contains("rate"), "{lines} {shown}");
+        }
+        let file = folder.path().join("met.jsonl");
+        let error = report().finish_in(&file, &mut Vec::new()).unwrap_err();
+        assert!(error.to_string().contains("cannot write"), "a folder that is a file: {error}");
+        assert!(is(crate::exit_code(Err(error)), ExitCode::FAILURE));
+    }
+
+    /// Whoever forgets it ends with 0, whatever its report says.
+    #[test]
+    fn every_benchmark_ends_with_the_exit_code_of_its_report() {
+        let folder = root().join("tests/e2e/src/bin");
+        let benches = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let is_bench = |path: &std::path::PathBuf| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("bench"))
+        };
+        let mut seen = 0;
+        for bench in benches.filter(is_bench).filter(|path| path.is_file()) {
+            let source = std::fs::read_to_string(&bench).unwrap();
+            assert!(source.contains("fn main() -> ExitCode {\n    ccm_e2e::exit_code("), "{}", bench.display());
+            assert!(source.contains(".finish()"), "{}", bench.display());
+            seen += 1;
+        }
+        assert!(seen >= 8, "{seen}");
     }
 
     #[test]

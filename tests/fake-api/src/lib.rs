@@ -1,4 +1,4 @@
-//! Nodes, Services and Events behind `tower_test::mock`: strategic merge patches, resource versions, conflicts, and answers by script.
+//! Nodes, Services, ConfigMaps and Events behind `tower_test::mock`: strategic merge patches, resource versions, conflicts, and answers by script.
 //!
 //! For unit tests of whoever talks to the API server. How a real one behaves is for the system tests.
 #![expect(
@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 use tower_test::mock;
 
@@ -54,6 +54,8 @@ pub struct State {
     /// By `namespace/name`.
     services: BTreeMap<String, Value>,
     events: BTreeMap<String, Value>,
+    /// By `namespace/name`.
+    config_maps: BTreeMap<String, Value>,
     version: u64,
     calls: Vec<Call>,
     scripts: Vec<(String, Act)>,
@@ -87,6 +89,19 @@ impl State {
     /// A Node goes.
     pub fn delete(&mut self, name: &str) {
         self.nodes.remove(name);
+    }
+
+    /// An empty ConfigMap.
+    pub fn add_config_map(&mut self, namespace: &str, name: &str) {
+        let map = json!({ "metadata": { "namespace": namespace, "name": name } });
+        self.config_maps.insert(format!("{namespace}/{name}"), map);
+    }
+
+    /// What a ConfigMap holds; to be changed as another writer would.
+    pub fn config_map_data(&mut self, namespace: &str, name: &str) -> &mut Map<String, Value> {
+        let map = self.config_maps.get_mut(&format!("{namespace}/{name}")).unwrap();
+        let data = map.as_object_mut().unwrap().entry("data").or_insert_with(|| json!({}));
+        data.as_object_mut().unwrap()
     }
 
     /// What is said of each Event.
@@ -147,6 +162,15 @@ impl State {
             }
             (verb, ["api", "v1", "namespaces", namespace, "services", name, ..]) => {
                 self.answer_service(verb, &format!("{namespace}/{name}"), call)
+            }
+            (verb @ ("GET" | "PATCH"), ["api", "v1", "namespaces", namespace, "configmaps", name]) => {
+                let Some(map) = self.config_maps.get_mut(&format!("{namespace}/{name}")) else {
+                    return (404, Value::Null);
+                };
+                if verb == "PATCH" {
+                    merge(map, &call.body);
+                }
+                (200, map.clone())
             }
             ("GET", ["apis", "events.k8s.io", "v1", "namespaces", _, "events"]) => {
                 let items: Vec<&Value> = self.events.values().collect();

@@ -98,6 +98,7 @@ impl instances::Guest for Hostile {
             "foreign-id" => machines::foreign_id(&nodes),
             "bad-id" => machines::bad_id(&nodes),
             "changed-id" => machines::changed_id(&nodes),
+            "doubled-id" => machines::doubled_id(&nodes),
             "many-labels" => machines::many_labels(&nodes),
             "huge-list" => machines::huge_list(&nodes),
             "bad-label" => machines::bad_label(&nodes),

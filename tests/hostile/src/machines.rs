@@ -29,6 +29,11 @@ pub(crate) fn changed_id(nodes: &[Node]) -> Vec<Finding> {
     but(nodes, |instance| instance.provider_id = "hostile://somebody-else".to_owned())
 }
 
+/// The machine of a Node that is there.
+pub(crate) fn doubled_id(nodes: &[Node]) -> Vec<Finding> {
+    but(nodes, |instance| instance.provider_id = "hostile://good".to_owned())
+}
+
 /// More labels than a Node should have.
 pub(crate) fn many_labels(nodes: &[Node]) -> Vec<Finding> {
     but(nodes, |instance| instance.labels = (0..1_000).map(|number| label(&number.to_string(), "")).collect())

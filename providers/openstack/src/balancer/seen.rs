@@ -104,7 +104,9 @@ fn is_believed(balancer: &str, ports: &[Port]) -> bool {
     wanted.is_empty() || cache::get_json(&key(balancer)).is_some_and(|kept: Details| kept == wanted)
 }
 
-/// The members are as they should be, in every detail.
+/// The members are as they should be, in every detail. What is believed already is not believed for longer.
 pub(super) fn believe(balancer: &str, ports: &[Port]) {
-    cache::put_json(&key(balancer), &details(ports), BELIEVED);
+    if !is_believed(balancer, ports) {
+        cache::put_json(&key(balancer), &details(ports), BELIEVED);
+    }
 }

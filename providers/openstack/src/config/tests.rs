@@ -420,6 +420,9 @@ fn clouds_yaml_is_named_whole_or_not_at_all() {
     assert!(told(used, None, Some("mine")).contains("cloud: names the entry \"mine\", but there is no clouds.yaml"));
     assert!(told(used, Some(CLOUDS), None).contains("cloud: is missing"));
     assert!(told(used, Some(CLOUDS), Some("yours")).contains("which clouds.yaml has not; it has: mine, others"));
+    // What cloud.conf says wins.
+    let (config, _) = with_clouds("[Global]\nregion = One\nos-endpoint-type = admin", Some(CLOUDS), Some("mine"));
+    assert_eq!((config.region.as_str(), config.interface), ("One", Interface::Admin));
     assert!(told("[Global]\nuse-clouds = false", Some(CLOUDS), Some("mine")).starts_with("~"));
     let profiled = r#"{"clouds": {"mine": {"profile": "vendor", "auth": {"usrname": "x"}, "interface": "interal"}}}"#;
     let problems = with_clouds(used, Some(profiled), Some("mine")).1;

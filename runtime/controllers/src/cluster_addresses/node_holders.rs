@@ -1,10 +1,13 @@
-//! Which Node has an address or a name. A provider that gives a Node those of another one would lead the traffic of that one to it.
+//! Which Node has an address, a name or a machine. A provider that gives a Node those of another one would lead the traffic of that one to
+//! it, or take both Nodes away with one machine.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::{AddressKind, AddressRefusal};
 use kube::runtime::reflector::{ObjectRef, Store};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::place::Place;
@@ -14,18 +17,70 @@ use crate::view::node::is_uninitialized;
 
 /// How old the index may be: whoever else writes addresses is noticed then.
 const MAX_AGE: Duration = Duration::from_secs(5 * 60);
+/// How long the store may take to show an address that was written. The watch needs a second; if somebody takes the address away from
+/// the Node before the store has shown it, no other Node gets it for so long.
+const SEEN_WITHIN: Duration = Duration::from_secs(60);
 
 /// The first Node that has an address.
 #[derive(Default)]
 pub(super) struct NodeIndex {
     built: Option<Instant>,
     names: HashMap<Place, Box<str>>,
+    /// Addresses that are being written, or were and are not in the store yet.
+    writes: HashMap<Place, Vec<Write>>,
+}
+
+/// A Node that is about to have an address.
+struct Write {
+    node: Box<str>,
+    /// None of a machine.
+    kind: Option<AddressKind>,
+    /// When the API server took it; none before.
+    done: Option<Instant>,
+}
+
+impl Write {
+    fn counts(&self) -> bool {
+        self.done.is_none_or(|done| done.elapsed() < SEEN_WITHIN)
+    }
 }
 
 impl NodeIndex {
     fn note(&mut self, node: &Node) {
-        for place in node.addresses.iter().filter_map(|(_, text)| Place::of(text)) {
+        for place in places(node) {
             self.names.entry(place).or_insert_with(|| node.name.clone());
+        }
+    }
+
+    /// Builds it anew where it is too old.
+    fn refresh(&mut self, nodes: &Store<Node>) {
+        if self.built.is_some_and(|built| built.elapsed() < MAX_AGE) {
+            return;
+        }
+        (self.built, self.names) = (Some(Instant::now()), HashMap::new());
+        for known in nodes.state() {
+            self.note(&known);
+        }
+        self.writes.retain(|_, writes| {
+            writes.retain(Write::counts);
+            !writes.is_empty()
+        });
+    }
+
+    /// The Nodes that are about to have it, beside this one.
+    fn writers(&self, place: &Place, node: &Node, nodes: &Store<Node>) -> impl Iterator<Item = (&Write, Arc<Node>)> {
+        let others =
+            self.writes.get(place).into_iter().flatten().filter(move |one| one.node != node.name && one.counts());
+        others.filter_map(move |one| Some((one, nodes.get(&ObjectRef::new(&one.node))?)))
+    }
+
+    /// From now on this Node has it, or is about to.
+    fn begin(&mut self, place: &Place, node: &Node, kind: Option<AddressKind>, write: &mut AddressWrite) {
+        self.names.insert(place.clone(), node.name.clone());
+        let writes = self.writes.entry(place.clone()).or_default();
+        if !writes.iter().any(|one| one.node == node.name) {
+            writes.push(Write { node: node.name.clone(), kind, done: None });
+            write.places.push(place.clone());
         }
     }
 }
@@ -37,10 +92,22 @@ impl ClusterAddresses {
         if index.built.is_some() {
             index.note(node);
         }
+        if !index.writes.is_empty() {
+            for place in places(node) {
+                index.retain(&place, |write| write.node != node.name || write.done.is_none());
+            }
+        }
     }
 
-    /// Why `node` cannot have an address, of this kind, that it did not have before. One that nobody has is this Node's from now on.
-    pub(crate) fn clash_of_node(&self, node: &Node, place: &Place, kind: AddressKind) -> Option<AddressClash> {
+    /// Why `node` cannot have an address, of this kind, that it did not have before. One that nobody has is this Node's from now on, for
+    /// as long as it has no other, and as long as `write` is under way or not seen.
+    pub(crate) fn clash_of_node(
+        &self,
+        node: &Node,
+        place: &Place,
+        kind: AddressKind,
+        write: &mut AddressWrite,
+    ) -> Option<AddressClash> {
         if place.is_localhost() {
             return Some(AddressClash::NoPlace(AddressRefusal::Loopback));
         }
@@ -50,11 +117,11 @@ impl ClusterAddresses {
                 return Some(clash);
             }
         }
-        self.node_with(node, place, kind).map(AddressClash::Node)
+        self.node_with(node, place, kind, write).map(AddressClash::Node)
     }
 
     /// Another Node that has it.
-    fn node_with(&self, node: &Node, place: &Place, kind: AddressKind) -> Option<String> {
+    fn node_with(&self, node: &Node, place: &Place, kind: AddressKind, write: &mut AddressWrite) -> Option<String> {
         let nodes = self.nodes.as_ref()?;
         // The name of a Node is the Node's, whatever addresses it has.
         if let Place::Name(name) = place
@@ -64,20 +131,43 @@ impl ClusterAddresses {
             return Some(other.name_any());
         }
         let mut index = self.index.lock();
-        if index.built.is_none_or(|built| built.elapsed() >= MAX_AGE) {
-            *index = NodeIndex { built: Some(Instant::now()), names: HashMap::new() };
-            for known in nodes.state() {
-                index.note(&known);
-            }
-        }
+        index.refresh(nodes);
         let holder = index.names.get(place).filter(|name| **name != node.name);
         if let Some(other) =
             holder.and_then(|name| nodes.get(&ObjectRef::new(name))).filter(|other| keeps(other, place, kind))
         {
             return Some(other.name_any());
         }
-        index.names.insert(place.clone(), node.name.clone());
+        if let Some((_, other)) =
+            index.writers(place, node, nodes).find(|(one, other)| is_written(one, other, place, kind))
+        {
+            return Some(other.name_any());
+        }
+        index.begin(place, node, Some(kind), write);
         None
+    }
+
+    /// Another Node that has the machine with this provider ID. Without one, the machine is this Node's from now on, as long as `write` is
+    /// under way or not seen.
+    pub(crate) fn node_of_machine(&self, node: &Node, id: &str, write: &mut AddressWrite) -> Option<String> {
+        let nodes = self.nodes.as_ref()?;
+        let place = Place::Machine(id.into());
+        let mut index = self.index.lock();
+        index.refresh(nodes);
+        let has_it = |other: &Node| other.name != node.name && other.provider_id.as_deref() == Some(id);
+        let holder = index.names.get(&place).and_then(|name| nodes.get(&ObjectRef::new(name)));
+        let holder = holder.filter(|other| has_it(other) && !is_silent(other));
+        let writer = || index.writers(&place, node, nodes).map(|(_, other)| other).find(|other| !is_silent(other));
+        let other = holder.or_else(writer);
+        if other.is_none() {
+            index.begin(&place, node, None, write);
+        }
+        other.map(|other| other.name_any())
+    }
+
+    /// The addresses that the Node called `name` is about to get: none yet.
+    pub(crate) fn write_of(&self, name: &str) -> AddressWrite {
+        AddressWrite { index: Arc::clone(&self.index), node: name.into(), places: vec![] }
     }
 
     /// Any Node that has it, in whatever state.
@@ -87,10 +177,71 @@ impl ClusterAddresses {
     }
 }
 
+/// What nobody else has: its addresses and its machine.
+fn places(node: &Node) -> impl Iterator<Item = Place> {
+    let machine = node.provider_id.clone().map(Place::Machine);
+    node.addresses.iter().filter_map(|(_, text)| Place::of(text)).chain(machine)
+}
+
+impl NodeIndex {
+    fn retain(&mut self, place: &Place, keep: impl Fn(&Write) -> bool) {
+        if let Some(writes) = self.writes.get_mut(place) {
+            writes.retain(keep);
+            if writes.is_empty() {
+                self.writes.remove(place);
+            }
+        }
+    }
+}
+
+/// Addresses that are being written to a Node: until the write has failed, or the store shows it, no other Node gets them. Two that were
+/// refreshed at the same time once got the same one.
+///
+/// Dropped, they are free again.
+pub(crate) struct AddressWrite {
+    index: Arc<Mutex<NodeIndex>>,
+    node: Box<str>,
+    places: Vec<Place>,
+}
+
+impl AddressWrite {
+    /// The API server has taken them.
+    pub(crate) fn done(mut self) {
+        let mut index = self.index.lock();
+        for place in std::mem::take(&mut self.places) {
+            let all = index.writes.get_mut(&place).into_iter().flatten();
+            all.filter(|write| write.node == self.node).for_each(|write| write.done = Some(Instant::now()));
+        }
+    }
+}
+
+impl Drop for AddressWrite {
+    fn drop(&mut self) {
+        if self.places.is_empty() {
+            return;
+        }
+        let mut index = self.index.lock();
+        for place in &self.places {
+            index.retain(place, |write| write.node != self.node);
+        }
+    }
+}
+
+/// Whether a Node that is about to have it, and does not have it by what the store says, is in the way of another one.
+fn is_written(write: &Write, other: &Node, place: &Place, kind: AddressKind) -> bool {
+    let has_it = other.addresses.iter().any(|(_, text)| Place::of(text).as_ref() == Some(place));
+    let is_shared = kind == AddressKind::ExternalIp && write.kind == Some(AddressKind::ExternalIp);
+    !is_silent(other) && if has_it { keeps(other, place, kind) } else { !is_shared }
+}
+
+/// An address of a machine that is gone may be another one's before its Node is gone.
+fn is_silent(node: &Node) -> bool {
+    node.is_deleting || matches!(node.ready.as_deref(), Some("False" | "Unknown"))
+}
+
 /// Whether a Node that has it, or was the first to be given it, is in the way of another one.
 fn keeps(other: &Node, place: &Place, kind: AddressKind) -> bool {
-    // An address of a machine that is gone may be another one's before its Node is gone.
-    if other.is_deleting || matches!(other.ready.as_deref(), Some("False" | "Unknown")) {
+    if is_silent(other) {
         return false;
     }
     let mut kinds =

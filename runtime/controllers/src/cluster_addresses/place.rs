@@ -2,13 +2,15 @@
 
 use std::net::IpAddr;
 
-/// Where an address of a Node leads: the API server reaches the kubelet by any of its kinds.
+/// Where an address of a Node leads: the API server reaches the kubelet by any of its kinds. And what its provider ID leads to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Place {
     /// An IP address, of whatever kind: kubelets may have one as their host name.
     Ip(IpAddr),
     /// A host name or DNS name, in lower case and without a dot at its end.
     Name(Box<str>),
+    /// The machine with this provider ID.
+    Machine(Box<str>),
 }
 
 impl Place {

@@ -125,7 +125,7 @@ async fn without_a_known_range_no_node_gets_the_cluster_ip_of_a_service() {
     let addresses = ClusterAddresses::new(AddressSources { services: Some(services), ..AddressSources::default() });
     let clash = |text: &str| {
         let place = place::Place::of(text).unwrap();
-        addresses.clash_of_node(&node("new").object(), &place, AddressKind::InternalIp)
+        addresses.clash_of_node(&node("new").object(), &place, AddressKind::InternalIp, &mut addresses.write_of("new"))
     };
     assert_eq!(clash("10.96.0.10"), Some(AddressClash::ClusterIp("kube-system/dns".to_owned())));
     assert_eq!(clash("10.96.0.11"), None);

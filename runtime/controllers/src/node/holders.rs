@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::addresses::provided;
 use crate::cluster_addresses::place::Place;
-use crate::cluster_addresses::{AddressClash, ClusterAddresses};
+use crate::cluster_addresses::{AddressClash, AddressWrite, ClusterAddresses};
 use crate::store::Node;
 use crate::warnings::Warnings;
 
@@ -71,12 +71,27 @@ impl Holders {
         self.told.lock().remove(name);
     }
 
-    /// Whether a Node may have the `wanted` addresses and names. What it has already, or its kubelet asks for, nobody else gave it.
+    /// Takes the machine with this provider ID for a Node that has none. It is kept for the Node as long as the result lives.
+    ///
+    /// # Errors
+    ///
+    /// The Node that has it.
+    pub(crate) fn take_machine(&self, node: &Node, id: &str) -> Result<AddressWrite, String> {
+        let mut write = self.addresses.write_of(&node.name);
+        match self.addresses.node_of_machine(node, id, &mut write) {
+            Some(other) => Err(other),
+            None => Ok(write),
+        }
+    }
+
+    /// Whether a Node may have the `wanted` addresses and names. What it has already, or its kubelet asks for, nobody else gave it. The others
+    /// are kept for it as long as the result lives.
     ///
     /// # Errors
     ///
     /// The first that it may not have.
-    pub(crate) fn check(&self, node: &Node, wanted: &[Address]) -> Result<(), RefusedAddress> {
+    pub(crate) fn check(&self, node: &Node, wanted: &[Address]) -> Result<AddressWrite, RefusedAddress> {
+        let mut write = self.addresses.write_of(&node.name);
         let asked = provided(node).unwrap_or_default();
         let names = [Some(&*node.name), node.labels.get(HOSTNAME)].into_iter().flatten();
         let own = node.addresses.iter().map(|(_, text)| text).chain(asked.split(',')).chain(names);
@@ -95,14 +110,14 @@ impl Holders {
                     self.addresses.clash(*ip).filter(|clash| matches!(clash, AddressClash::NoPlace(_)))
                 }
                 _ if is_own => None,
-                place => self.addresses.clash_of_node(node, place, address.kind),
+                place => self.addresses.clash_of_node(node, place, address.kind, &mut write),
             };
             let is_server = CONTROL_PLANE.iter().any(|label| node.labels.get(label).is_some());
             if let Some(clash) = clash.filter(|clash| !(is_server && *clash == AddressClash::ApiServer)) {
                 return Err(RefusedAddress { kind: address.kind, address: address.value.clone(), clash });
             }
         }
-        Ok(())
+        Ok(write)
     }
 }
 
@@ -267,5 +282,66 @@ mod tests {
         let old: Node = with("True").object();
         bench.store.apply_watcher_event(&Event::Delete(old));
         assert_eq!(check(&bench, "third"), "", "nobody has it in the store");
+    }
+
+    /// Two Nodes were refreshed at the same time, and both got the address: neither had it by what the store said.
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_is_being_written_is_no_other_nodes_until_that_has_failed_or_is_seen() {
+        let ready = |name: &str| node(name).ready("True").address("InternalIP", "10.0.0.1");
+        let mut bench = bench(vec![ready("a"), node("b").ready("True"), node("new").tainted()]);
+        let wanted = |kind: AddressKind| [address(kind, "10.0.0.7")];
+        let begins = |bench: &Bench, draft: Draft| bench.holders.check(&draft.object(), &wanted(INTERNAL));
+        let write = begins(&bench, ready("a")).unwrap();
+        for kind in [INTERNAL, EXTERNAL, AddressKind::Hostname] {
+            for other in [node("b").ready("True"), node("new").tainted()] {
+                assert!(bench.check(other, kind, "10.0.0.7").contains("an address of node a"), "{kind:?}");
+            }
+        }
+        assert!(begins(&bench, ready("a")).is_ok(), "its own try again");
+        drop(write);
+        let write = begins(&bench, node("b").ready("True")).expect("the write of a has failed");
+        write.done();
+        assert!(bench.check(ready("a"), INTERNAL, "10.0.0.7").contains("node b"), "not seen yet");
+        bench.see(node("b").ready("True").address("InternalIP", "10.0.0.7"));
+        assert!(bench.check(ready("a"), INTERNAL, "10.0.0.7").contains("node b"), "seen");
+        bench.see(node("b").ready("True").address("InternalIP", "10.0.0.8"));
+        assert_eq!(bench.check(ready("a"), INTERNAL, "10.0.0.7"), "", "it has another one");
+        // Somebody else took it away before the store showed it.
+        begins(&bench, ready("a")).unwrap().done();
+        assert_ne!(bench.check(node("b").ready("True"), INTERNAL, "10.0.0.7"), "");
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert_eq!(bench.check(node("b").ready("True"), INTERNAL, "10.0.0.7"), "");
+        // A machine that is gone keeps nothing, and several may leave their network by one address.
+        begins(&bench, ready("a")).unwrap().done();
+        bench.see(node("a").ready("Unknown").address("InternalIP", "10.0.0.1"));
+        assert_eq!(bench.check(node("b").ready("True"), INTERNAL, "10.0.0.7"), "");
+        let outwards = bench.holders.check(&ready("c").object(), &wanted(EXTERNAL));
+        bench.see(ready("c"));
+        assert_eq!(bench.check(node("b").ready("True"), EXTERNAL, "10.0.0.7"), "");
+        assert!(bench.check(node("b").ready("True"), INTERNAL, "10.0.0.7").contains("node c"));
+        drop(outwards);
+    }
+
+    /// A provider once gave two Nodes one machine: both would go with it, and load balancers had it twice.
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_is_one_nodes_until_that_is_gone_or_silent_or_its_write_has_failed() {
+        const ID: &str = "fake://1";
+        let mut bench = bench(vec![node("has").ready("True").provider_id(ID), node("new").tainted()]);
+        let takes =
+            |bench: &Bench, name: &str, id: &str| bench.holders.take_machine(&node(name).tainted().object(), id);
+        assert_eq!(takes(&bench, "new", ID).err().as_deref(), Some("has"));
+        assert!(takes(&bench, "new", "fake://2").is_ok() && takes(&bench, "has", ID).is_ok());
+        bench.see(node("has").ready("Unknown").provider_id(ID));
+        let write = takes(&bench, "new", ID).expect("its kubelet is silent, and may be this one");
+        bench.see(node("second").tainted());
+        assert_eq!(takes(&bench, "second", ID).err().as_deref(), Some("new"), "it is being written");
+        drop(write);
+        takes(&bench, "second", ID).expect("that has failed").done();
+        assert_eq!(takes(&bench, "new", ID).err().as_deref(), Some("second"), "not seen yet");
+        bench.see(node("second").provider_id(ID));
+        assert_eq!(takes(&bench, "new", ID).err().as_deref(), Some("second"), "seen");
+        let gone: Node = node("second").provider_id(ID).object();
+        bench.store.apply_watcher_event(&Event::Delete(gone));
+        assert!(takes(&bench, "new", ID).is_ok());
     }
 }

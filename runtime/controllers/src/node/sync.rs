@@ -64,7 +64,7 @@ impl SyncError {
                 Reaction::Retry.as_str()
             }
             Self::Write(WriteError::ProvidedIp { .. }) => Reaction::Invalid.as_str(),
-            Self::Write(WriteError::Refused { .. }) => Reaction::Conflict.as_str(),
+            Self::Write(WriteError::Refused { .. } | WriteError::Machine { .. }) => Reaction::Conflict.as_str(),
             Self::Write(WriteError::Api(_) | WriteError::Unanswered(_)) => "api",
         }
     }
@@ -252,8 +252,8 @@ impl Syncer {
             // The cloud's list may still change; a wrong annotation stays wrong.
             WriteError::ProvidedIp { reason: ProvidedIpError::NotListed(_), .. } => Verdict::Backoff,
             WriteError::ProvidedIp { .. } => Verdict::Change,
-            // Whoever has the address may go.
-            WriteError::Refused { .. } => Verdict::Backoff,
+            // Whoever has the address or the machine may go.
+            WriteError::Refused { .. } | WriteError::Machine { .. } => Verdict::Backoff,
             WriteError::Api(error) | WriteError::Unanswered(error) => {
                 reaction::after_api_error(error, self.settings.slow_retry)
             }

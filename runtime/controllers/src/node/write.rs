@@ -20,6 +20,7 @@ use serde_json::{Map, Value, json};
 use super::addresses::{self, ProvidedIpError};
 use super::holders::{Holders, RefusedAddress};
 use super::labels::{self, Labels};
+use crate::cluster_addresses::AddressWrite;
 use crate::store::Node;
 use crate::view::node::{UNINITIALIZED, is_uninitialized, provider_id};
 
@@ -55,6 +56,10 @@ pub(crate) enum WriteError {
     ProvidedIp { name: String, reason: ProvidedIpError },
     #[error("node {name} does not get its addresses: {reason}")]
     Refused { name: String, reason: RefusedAddress },
+    #[error(
+        "the provider says that the machine of node {name} is {id:?}, which is that of node {other}: correct the machine in the cloud, or delete that Node if its machine is gone"
+    )]
+    Machine { name: String, id: String, other: String },
     #[error("cannot write the Node: {0}")]
     Api(ApiError),
     /// The removal of the taint, of which nobody knows whether it was done.
@@ -67,7 +72,7 @@ impl WriteError {
     pub(crate) const fn api(&self) -> Option<&ApiError> {
         match self {
             Self::Api(error) | Self::Unanswered(error) => Some(error),
-            Self::ProvidedIp { .. } | Self::Refused { .. } => None,
+            Self::ProvidedIp { .. } | Self::Refused { .. } | Self::Machine { .. } => None,
         }
     }
 }
@@ -117,7 +122,8 @@ impl NodeWriter {
                 return Ok(Written::Nothing);
             }
             let wanted = initial_addresses(&live.node, found)?;
-            self.check(&live.node, wanted.as_deref())?;
+            let machine = self.take_machine(&live.node, found)?;
+            let write = self.check(&live.node, wanted.as_deref())?;
             let wanted = wanted.filter(|wanted| !has_addresses && addresses::differ(&live.node, wanted));
             let is_last = wanted.is_none();
             let sent = match wanted {
@@ -125,8 +131,12 @@ impl NodeWriter {
                 None => self.patch_initial(&live.node, found).await.map(|node| (node, true)),
             };
             match sent {
-                Ok((node, true)) => return Ok(Written::Changed(Box::new(node))),
+                Ok((node, true)) => {
+                    machine.into_iter().for_each(AddressWrite::done);
+                    return Ok(Written::Changed(Box::new(node)));
+                }
                 Ok((node, false)) => {
+                    write.into_iter().for_each(AddressWrite::done);
                     has_addresses = true;
                     live.node = Arc::new(node);
                 }
@@ -149,12 +159,15 @@ impl NodeWriter {
                 return Ok(Written::Nothing);
             }
             let wanted = addresses::wanted(cloud, &live.node).map_err(|reason| provided_ip(&live.node, reason))?;
-            self.check(&live.node, wanted.as_deref())?;
+            let write = self.check(&live.node, wanted.as_deref())?;
             let Some(wanted) = wanted.filter(|wanted| addresses::differ(&live.node, wanted)) else {
                 return Ok(Written::Nothing);
             };
             match self.patch_addresses(&live.node, &wanted).await {
-                Ok(node) => return Ok(Written::Changed(Box::new(node))),
+                Ok(node) => {
+                    write.into_iter().for_each(AddressWrite::done);
+                    return Ok(Written::Changed(Box::new(node)));
+                }
                 Err(error) => {
                     if let Some(ended) = self.after(error, &mut live).await? {
                         return Ok(ended);
@@ -174,10 +187,19 @@ impl NodeWriter {
         }
     }
 
-    /// Whether a Node may have these addresses.
-    fn check(&self, node: &Node, wanted: Option<&[Address]>) -> Result<(), WriteError> {
-        let (Some(holders), Some(wanted)) = (&self.holders, wanted) else { return Ok(()) };
-        holders.check(node, wanted).map_err(|reason| WriteError::Refused { name: node.name_any(), reason })
+    /// Whether a Node may have the machine that was found, where it has none. That is kept for it as long as the result lives.
+    fn take_machine(&self, node: &Node, found: &Instance) -> Result<Option<AddressWrite>, WriteError> {
+        let id = Some(&found.provider_id).filter(|id| provider_id(node).is_none() && !id.is_empty());
+        let (Some(holders), Some(id)) = (&self.holders, id) else { return Ok(None) };
+        let taken = holders.take_machine(node, id);
+        taken.map(Some).map_err(|other| WriteError::Machine { name: node.name_any(), id: id.clone(), other })
+    }
+
+    /// Whether a Node may have these addresses. They are kept for it as long as the result lives.
+    fn check(&self, node: &Node, wanted: Option<&[Address]>) -> Result<Option<AddressWrite>, WriteError> {
+        let (Some(holders), Some(wanted)) = (&self.holders, wanted) else { return Ok(None) };
+        let write = holders.check(node, wanted);
+        write.map(Some).map_err(|reason| WriteError::Refused { name: node.name_any(), reason })
     }
 
     /// Returns the Node as it is afterwards.

@@ -156,6 +156,11 @@ impl Deletions {
 }
 
 impl Grant<'_> {
+    /// Whether the deletion counts, and was not counted before.
+    pub(crate) const fn is_counted(&self) -> bool {
+        matches!(self.kind, Kind::Counted(_))
+    }
+
     /// The Node was deleted, or may have been.
     pub(crate) fn spend(mut self, now: Instant) {
         let mut state = self.budget.state.lock();

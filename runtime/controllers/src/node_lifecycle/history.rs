@@ -1,6 +1,8 @@
 //! Deletions from before the start, by this controller's last process or by the last leader: a restart must not begin with a
-//! budget that nobody has touched. They are read from the Events that are written for them.
+//! budget that nobody has touched. They are read from the [`journal`](super::journal), and from the Events that are written for them.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use ccm_apiserver::{ApiError, ApiGate, NODE_EVENTS, Purpose};
@@ -32,7 +34,7 @@ pub(crate) struct Past {
     pub(crate) provider_id: Option<String>,
 }
 
-/// Which Nodes were deleted within the last `period`, the oldest first. Confirmed ones are among them: the Event does not tell.
+/// Which Nodes were deleted within the last `period`, by the Events. Confirmed ones are among them: the Event does not tell.
 ///
 /// # Errors
 ///
@@ -41,16 +43,32 @@ pub(crate) async fn deletions(gate: &ApiGate, period: Duration) -> Result<Vec<Pa
     let api = Api::<Event>::namespaced(gate.client(), NODE_EVENTS);
     let params = ListParams::default().fields(&format!("reason={DELETING}"));
     let events = gate.read(LIST, api.list(&params)).await?;
-    let (now, clock) = (Instant::now(), Timestamp::now());
     let deletion = |event: Event| {
         let ours = event.reporting_controller.as_deref() == Some(REPORTER) && event.reason.as_deref() == Some(DELETING);
-        // A time that lies ahead is one of a clock that differs: it counts as now.
-        let age = Duration::try_from(clock.duration_since(event.event_time?.0)).unwrap_or_default();
         let provider_id = event.metadata.annotations.and_then(|mut annotations| annotations.remove(PROVIDER_ID));
-        let past = Past { at: now.checked_sub(age)?, uid: event.regarding?.uid?, provider_id };
-        (ours && age < period).then_some(past)
+        let past = Past { at: before_now(event.event_time?.0)?, uid: event.regarding?.uid?, provider_id };
+        (ours && past.at.elapsed() < period).then_some(past)
     };
-    let mut deletions: Vec<_> = events.items.into_iter().filter_map(deletion).collect();
+    Ok(events.items.into_iter().filter_map(deletion).collect())
+}
+
+/// A time of another process; none where it is longer ago than the clock of this one reaches. One that lies ahead is of a clock that
+/// differs: it counts as now.
+pub(crate) fn before_now(time: Timestamp) -> Option<Instant> {
+    Instant::now().checked_sub(Duration::try_from(Timestamp::now().duration_since(time)).unwrap_or_default())
+}
+
+/// Each deletion once, also where it was told in two places, the oldest first.
+pub(crate) fn in_order(deletions: impl IntoIterator<Item = Past>) -> Vec<Past> {
+    let mut last = BTreeMap::<String, Past>::new();
+    for past in deletions {
+        match last.entry(past.uid.clone()) {
+            Entry::Vacant(entry) => drop(entry.insert(past)),
+            Entry::Occupied(mut entry) if entry.get().at < past.at => drop(entry.insert(past)),
+            Entry::Occupied(_) => {}
+        }
+    }
+    let mut deletions: Vec<_> = last.into_values().collect();
     deletions.sort();
-    Ok(deletions)
+    deletions
 }

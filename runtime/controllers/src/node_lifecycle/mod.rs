@@ -7,6 +7,7 @@
 //! | [`node_state`] | what the state of a Node alone says |
 //! | [`memory`] | what the cloud said before, and when it is asked again |
 //! | [`budget`] | how many Nodes may be deleted |
+//! | [`journal`], [`history`] | what the next leader can know of deletions, and what is known of the last one's |
 //! | [`deletion`], [`taint`] | the writes, and other writers |
 //!
 //! A Node is deleted when all of this is so:
@@ -24,6 +25,7 @@
 mod budget;
 mod deletion;
 mod history;
+mod journal;
 mod memory;
 mod metrics;
 pub(crate) mod node_state;
@@ -35,25 +37,29 @@ mod taint;
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ccm_apiserver::{ApiGate, EventRecorder};
 use ccm_cloud::Lookups;
 use kube::runtime::reflector::{ObjectRef, Store};
+use parking_lot::Mutex;
 use tokio::sync::{OnceCell, Semaphore, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use budget::DeletionBudget;
+pub use journal::JournalPlace;
 pub use metrics::NodeLifecycleMetrics;
 pub use settings::NodeLifecycleSettings;
 
 use crate::metrics::QueueMetrics;
 use crate::node::wake;
 use crate::node::write::NodeWriter;
-use crate::queue::{self, GivenUp};
+use crate::queue::{self, GivenUp, Verdict};
 use crate::store::Node;
 use budget::Deletions;
 use history::REPORTER;
+use journal::Journal;
 use memory::Memory;
 use sync::Syncer;
 
@@ -70,6 +76,8 @@ pub struct NodeLifecycleParts {
     pub lookups: Lookups,
     /// Grow when a cloud answers again that did not: then Nodes about which it gave no answer are looked at at once.
     pub recoveries: Vec<watch::Receiver<u64>>,
+    /// Where deletions are noted before they happen. None: the next leader knows only what the Events tell.
+    pub journal: Option<JournalPlace>,
     /// For Events.
     pub recorder: EventRecorder,
     /// For the controller itself.
@@ -78,6 +86,39 @@ pub struct NodeLifecycleParts {
     pub queue_metrics: QueueMetrics,
     /// All the rest.
     pub settings: NodeLifecycleSettings,
+}
+
+/// How long nobody asks again what was deleted before, after the API server did not say.
+const RECALL_PAUSE: Duration = Duration::from_secs(1);
+
+/// Whether it is known what was deleted before the start.
+#[derive(Default)]
+struct Recalled {
+    known: OnceCell<()>,
+    /// When it is asked again.
+    next: Mutex<Option<Instant>>,
+}
+
+impl Recalled {
+    /// None when it is known. Else how long it is not to be asked.
+    async fn by(&self, syncer: &Syncer) -> Option<Duration> {
+        let ask = || async {
+            let pause = (*self.next.lock()).map(|next| next.saturating_duration_since(Instant::now()));
+            if let Some(pause) = pause.filter(|pause| !pause.is_zero()) {
+                return Err(pause);
+            }
+            let error = match syncer.recall().await {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            let is_first = self.next.lock().replace(Instant::now() + RECALL_PAUSE).is_none();
+            if is_first {
+                tracing::warn!(%error, "not known what was deleted before the start: no Node is deleted or tainted until it is");
+            }
+            Err(RECALL_PAUSE)
+        };
+        self.known.get_or_try_init(ask).await.err()
+    }
 }
 
 /// The node lifecycle controller.
@@ -93,7 +134,7 @@ impl NodeLifecycleController {
     #[must_use]
     pub fn new(parts: NodeLifecycleParts) -> Self {
         let NodeLifecycleParts { gate, store, keys, lookups, recoveries, .. } = parts;
-        let NodeLifecycleParts { recorder, metrics, queue_metrics, settings, .. } = parts;
+        let NodeLifecycleParts { journal, recorder, metrics, queue_metrics, settings, .. } = parts;
         for keeper in lookups.keepers() {
             // A gauge that is not there until it is above zero is a trap for alerts.
             metrics.held(lookups.name_of(keeper));
@@ -101,6 +142,7 @@ impl NodeLifecycleController {
         let syncer = Arc::new(Syncer {
             store,
             lookups,
+            journal: journal.map(|place| Journal::new(gate.clone(), place, settings.budget.period)),
             writer: NodeWriter::named(gate, REPORTER),
             writes: Semaphore::new(settings.concurrent_writes.get().min(Semaphore::MAX_PERMITS)),
             budget: Deletions::new(settings.budget, settings.confirmed.clone()),
@@ -125,15 +167,17 @@ impl NodeLifecycleController {
             tracing::warn!(?names, "deletions confirmed: these Nodes, if their machines are gone, do not count");
         }
         // By whoever works first. Nobody waits for it who only hands on keys: one that does not take them holds up the watch for all others.
-        let recalled = Arc::new(OnceCell::new());
+        let recalled = Arc::new(Recalled::default());
         let is_waiting = |node: &Node| syncer.memory.recovered(&node.name_any(), Instant::now());
         let (keys, merging) = wake::merge(keys, recoveries, syncer.store.clone(), is_waiting);
         let settings = syncer.settings.queue;
         let reconcile = |key: ObjectRef<Node>| {
             let (syncer, recalled) = (Arc::clone(&syncer), Arc::clone(&recalled));
             async move {
-                recalled.get_or_init(|| syncer.recall()).await;
-                syncer.sync(&key.name).await
+                match recalled.by(&syncer).await {
+                    Some(wait) => Verdict::After(wait),
+                    None => syncer.sync(&key.name).await,
+                }
             }
         };
         let stop = shutdown.child_token();

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::budget::{DeletionRefusal, Deletions, Grant, Spent};
 use super::deletion::Deletion;
 use super::history::{self, DELETING, PROVIDER_ID, REPORTER};
+use super::journal::Journal;
 use super::memory::{Memory, NextLook, Topic};
 use super::metrics::NodeLifecycleMetrics;
 use super::node_state::{Identity, NodeState, ShutdownTaint, age, corrected_taints, node_state};
@@ -36,6 +37,8 @@ pub(crate) struct Syncer {
     /// One permit per Node that is being written.
     pub(crate) writes: Semaphore,
     pub(crate) budget: Deletions,
+    /// None where nobody shares anything: a restart knows what the Events tell.
+    pub(crate) journal: Option<Journal>,
     pub(crate) recorder: EventRecorder,
     pub(crate) memory: Memory,
     pub(crate) metrics: NodeLifecycleMetrics,
@@ -44,14 +47,29 @@ pub(crate) struct Syncer {
 
 impl Syncer {
     /// Counts what was deleted before the start.
-    pub(crate) async fn recall(&self) {
-        match history::deletions(&self.writer.gate, self.settings.budget.period).await {
-            Ok(deletions) => deletions.into_iter().for_each(|past| self.recall_one(&past)),
+    ///
+    /// # Errors
+    ///
+    /// The API server does not say what was noted: no Node may be deleted yet.
+    pub(crate) async fn recall(&self) -> Result<(), ApiError> {
+        let noted = async {
+            match &self.journal {
+                Some(journal) => journal.read().await,
+                None => Ok(vec![]),
+            }
+        };
+        let told = history::deletions(&self.writer.gate, self.settings.budget.period);
+        let (noted, told) = tokio::join!(noted, told);
+        let mut deletions = noted?;
+        match told {
+            Ok(told) => deletions.extend(told),
             Err(error) => tracing::warn!(
                 %error,
-                "deletions of Nodes from before the start cannot be read (list events in the namespace default): the budget begins untouched"
+                "deletions of Nodes from before the start cannot be read (list events in the namespace default): only those count that were noted before they happened"
             ),
         }
+        history::in_order(deletions).iter().for_each(|past| self.recall_one(past));
+        Ok(())
     }
 
     fn recall_one(&self, past: &history::Past) {
@@ -275,10 +293,23 @@ impl Syncer {
     async fn delete(&self, node: &Arc<Node>, grant: Grant<'_>) -> Verdict {
         let name = node.name_any();
         let valid_until = Instant::now() + self.settings.proof_validity;
+        let journal = self.journal.as_ref().filter(|_| grant.is_counted());
+        if let Some(journal) = journal
+            && let Err(error) = Box::pin(journal.note(uid(node), provider_id(node).unwrap_or_default())).await
+        {
+            return Box::pin(self.not_noted(node, error)).await;
+        }
         let permit = self.writes.acquire().await;
         let deleted = Box::pin(self.writer.delete(Arc::clone(node), valid_until)).await;
         drop(permit);
         let now = Instant::now();
+        let is_deleted = match &deleted {
+            Ok(deletion) => *deletion == Deletion::Done,
+            Err(error) => error.api().is_some_and(ApiError::is_unanswered),
+        };
+        if let Some(journal) = journal.filter(|_| !is_deleted) {
+            journal.forget(uid(node));
+        }
         match deleted {
             Ok(Deletion::Done) => {
                 grant.spend(now);
@@ -300,7 +331,7 @@ impl Syncer {
             }
             Ok(Deletion::Late) => after(self.memory.still_absent(&name, Duration::ZERO, now)),
             Err(error) => {
-                if error.api().is_some_and(ApiError::is_unanswered) {
+                if is_deleted {
                     grant.spend(now);
                 }
                 self.metrics.deletion("failed");
@@ -309,6 +340,24 @@ impl Syncer {
                 after(wait)
             }
         }
+    }
+
+    /// The next leader would not know of the deletion: the Node stays for now.
+    async fn not_noted(&self, node: &Node, error: ApiError) -> Verdict {
+        let (name, now) = (node.name_any(), Instant::now());
+        self.metrics.deletion("failed");
+        let outcome = error.outcome();
+        let text = error.to_string();
+        let wait = self.memory.still_absent(&name, self.patience(&WriteError::Api(error)), now);
+        if self.memory.is_news(&name, Topic::DeletionFailed, outcome, now) {
+            tracing::warn!(node = name, error = text, retry_in = ?wait, "node not deleted: that cannot be noted before");
+            if outcome != ApiError::Closed.outcome() {
+                let error = cut(&text, MAX_ERROR);
+                let message = format!("Failed deleting node {name}: the next leader could not know of it: {error}");
+                self.record(node, Severity::Warning, "DeletingNodeFailed", message).await;
+            }
+        }
+        after(wait)
     }
 
     async fn failed(&self, node: &Node, error: &WriteError, retry_in: Duration) {

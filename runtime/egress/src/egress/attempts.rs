@@ -107,10 +107,9 @@ impl Egress {
                     let answer = match veiled {
                         Ok((veiled, taken)) => {
                             self.trace(request, operation, attempt, &rendered, Some(&veiled), None, time, waited);
-                            let answer = if self.shows_answer(request) {
-                                self.answer(operation, veiled, taken)
-                            } else {
-                                Ok(status_alone(operation, status))
+                            let answer = match self.hides_answer(request, status) {
+                                None => self.answer(operation, veiled, taken),
+                                Some(why) => Ok(status_alone(operation, status, why)),
                             };
                             answer.and_then(|answer| {
                                 if held.fit(answer.body.len()) {
@@ -347,9 +346,9 @@ impl Egress {
     }
 }
 
-/// What a component learns of a login whose answer nobody captures.
-fn status_alone(operation: &str, status: u16) -> Response {
-    let why = "the rest of the answer is not shown, as the request has a credential in its body and captures nothing";
+/// What a component learns of a login whose answer it may not see.
+fn status_alone(operation: &str, status: u16, why: &str) -> Response {
+    let why = format!("the rest of the answer is not shown, as {why}");
     let summary = format!("{} ({why})", answer::summary(operation, status, None, None));
     Response { status, headers: vec![], body: Bytes::new(), summary }
 }

@@ -9,6 +9,7 @@ use crate::error::TransportError;
 use crate::http::{Part, Request};
 use crate::log::line;
 use crate::process_secrets::Veil;
+use crate::redact::Origin;
 
 /// So many requests with a secret, and no more are sent: each of them tells the component that it wrote one.
 const MOST: usize = 3;
@@ -56,12 +57,22 @@ impl Egress {
     fn look(&self, veil: &Veil, bytes: &[u8], place: impl FnOnce() -> String) -> Result<(), TransportError> {
         match veil.finds(bytes) {
             Ok(None) => Ok(()),
-            Ok(Some(name)) => Err(self.guessed(name, &place())),
+            Ok(Some((name, origin))) => Err(self.guessed(name, origin, &place())),
             Err(error) => Err(TransportError::denied(error.to_string())),
         }
     }
 
-    fn guessed(&self, credential: &str, place: &str) -> TransportError {
+    /// What the operator gave is held against the component. It may have come by anything else honestly: a tenant wrote an old token into an
+    /// annotation, or a cloud calls something as it calls a session. That is not sent either, and does not end the work of the provider.
+    fn guessed(&self, credential: &str, origin: Origin, place: &str) -> TransportError {
+        if origin != Origin::Given {
+            let what = if origin == Origin::Old { "an old value" } else { "a captured value" };
+            let why = format!(
+                "{what} of the credential {credential:?} stands in {place}: this request is not sent; take the value out of the object that has it, or of the cloud"
+            );
+            tracing::warn!(provider = self.provider, credential, place, "request refused: {why}");
+            return TransportError::denied(why);
+        }
         let times = self.guesses.fetch_add(1, Ordering::SeqCst).saturating_add(1);
         let why = format!(
             "the provider wrote the value of the credential {credential:?} itself into {place}: only the host may put it into a request, and this one is not sent"

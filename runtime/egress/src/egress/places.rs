@@ -166,17 +166,22 @@ impl Egress {
         Ok(())
     }
 
-    /// Whether the component may see what is answered. A request with a credential in its body is a login, which is answered with another
-    /// secret: that is captured, or the operator says that it is no login, or only the status is told.
-    pub(super) fn shows_answer(&self, request: &Request) -> bool {
+    /// Why the component may not see what is answered, as the end of a sentence about it. A request with a credential in its body is a login,
+    /// which is answered with another secret: that is captured, or the operator says that it is no login, or only the status is told. A
+    /// redirect has the secret in `location` and in its text, and nothing is captured from it.
+    pub(super) fn hides_answer(&self, request: &Request, status: u16) -> Option<&'static str> {
+        if matches!(status, 300..=399) && (request.capture.is_some() || is_secret(&request.body)) {
+            return Some("it is a redirect in answer to a login, and may have a token in it");
+        }
         let uses = self.credentials.uses();
         let shows = |name: &str| uses.shows_answer(name, &request.endpoint, &request.path);
-        request.capture.is_some()
+        let is_shown = request.capture.is_some()
             || request.body.iter().all(|part| match part {
                 Part::Bytes(_) => true,
                 Part::Secret { credential, .. } => shows(credential),
                 Part::Signature { key, .. } => shows(key),
-            })
+            });
+        (!is_shown).then_some("the request has a credential in its body and captures nothing")
     }
 }
 

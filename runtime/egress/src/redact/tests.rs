@@ -351,7 +351,7 @@ fn one_redactor_is_built_per_change_whoever_asks() {
     let ask = || {
         let values = || {
             built.fetch_add(1, Ordering::SeqCst);
-            vec![("key".to_owned(), Secret::new(SPECIAL.repeat(100).into_bytes()))]
+            vec![("key".to_owned(), Secret::new(SPECIAL.repeat(100).into_bytes()), Origin::Given)]
         };
         assert!(!kept.get(|| version.load(Ordering::SeqCst), values).unwrap().is_empty());
     };

@@ -65,7 +65,7 @@ pub struct LimitSettings {
     /// Computing time of a call, with what the host computes for its answers: unpacking, and the search for credentials. A call that
     /// computes for longer ends. Default 2s.
     pub call_cpu: Option<String>,
-    /// Calls that compute for longer than 10ms at the same time. Further ones wait. Default 1.
+    /// Calls that compute for longer than 10ms at the same time. One more computes for as long as that; further ones wait. Default 1.
     pub busy_calls: Option<usize>,
     /// Events of a call. Further ones are dropped and counted. Default 20.
     pub events: Option<usize>,

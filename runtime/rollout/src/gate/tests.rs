@@ -123,7 +123,7 @@ async fn trust_is_asked_before_anybody_looks_into_the_bytes() {
 #[test]
 fn a_signed_component_that_may_be_older_than_what_was_proven_is_refused_with_both_counters() {
     let key = |config: &mut ProviderConfig| config.trust.keys.push("key.pem".into());
-    let signed = |name: &str, counter| Some(Signed { name: name.to_owned(), counter });
+    let signed = |name: &str, counter| Some(Signed::new(name, counter));
     let new = |signed| Unpacked {
         bytes: vec![],
         digest: "sha256:new".to_owned(),
@@ -145,7 +145,7 @@ fn a_signed_component_that_may_be_older_than_what_was_proven_is_refused_with_bot
     }
     for counter in [7, 9] {
         let digest = format!("sha256:{counter:064}");
-        proven.add(&Counted { signed: Signed { name: "a".to_owned(), counter }, digest });
+        proven.add(&Counted { signed: Signed::new("a", counter), digest });
     }
     for newer in [signed("a", 9), signed("a", 10), signed("b", 1)] {
         assert_eq!(said(&asks, newer, &proven, &refused), None);
@@ -172,7 +172,7 @@ fn a_signed_component_that_may_be_older_than_what_was_proven_is_refused_with_bot
 #[test]
 fn a_component_that_calls_itself_otherwise_than_its_signature_is_refused_with_both_names() {
     let new = descriptor("cloud", &["cloud"], &[]);
-    let signed = |name: &str| Some(Signed { name: name.to_owned(), counter: 1 });
+    let signed = |name: &str| Some(Signed::new(name, 1));
     assert!(signed_as(None, &new).is_ok() && signed_as(signed("cloud").as_ref(), &new).is_ok());
     let error = signed_as(signed("other").as_ref(), &new).unwrap_err().to_string();
     assert!(error.contains("it calls itself \"cloud\", and its signature is for \"other\""), "{error}");

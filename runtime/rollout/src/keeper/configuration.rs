@@ -162,8 +162,17 @@ impl Keeper {
         }
         let patience = if self.configuration.waited < PATIENCE { Patience::Waits } else { Patience::Over };
         let (surroundings, config) = (Arc::clone(&self.surroundings), Arc::clone(&self.config));
+        let (proven, trial) = (stands.proven.clone(), stands.trial.clone());
         let configured = async move { surroundings.configure(&config, &stands, patience).await };
-        match self.meanwhile(configured).await {
+        let configured = self.meanwhile(configured).await;
+        // It may have been in the gate for a minute: more objects may depend on what it does not offer.
+        let configured = configured.and_then(|with| match &with {
+            Some(one) => {
+                self.surroundings.still_configured(&self.config, (&proven, trial.as_ref()), one).map(|()| with)
+            }
+            None => Ok(with),
+        });
+        match configured {
             Ok(Some(with)) => {
                 let is_withdrawn = matches!(with.trial, Some(Err(_)));
                 let Some(exchange) = slot.configure(generation, with) else {

@@ -129,7 +129,7 @@ impl Keeper {
         let against = before.version.digest.clone();
         let taken = async move { surroundings.admit(&config, unpacked, Some(&before.component), None).await };
         let taken = self.meanwhile(taken).await.map_err(NotAdmitted::into_rejected)?;
-        Ok(self.exchange(taken, &against, read).await)
+        self.exchange(taken, &against, read).await
     }
 
     /// Whether this component was refused before, which is told of once.

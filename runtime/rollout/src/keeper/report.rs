@@ -57,8 +57,12 @@ impl Keeper {
 
     /// Puts what passed the gate into the slot. Returns whether that is done: not where another one than `against`, which it was compared with,
     /// was proven meanwhile.
-    pub(super) async fn exchange(&mut self, taken: Taken, against: &str, read: Duration) -> bool {
-        let Some(slot) = self.slot().cloned() else { return true };
+    ///
+    /// # Errors
+    ///
+    /// It would not pass the gate any more, see [`Surroundings::put_against`](crate::pipeline::Surroundings::put_against).
+    pub(super) async fn exchange(&mut self, taken: Taken, against: &str, read: Duration) -> Result<bool, Rejected> {
+        let Some(slot) = self.slot().cloned() else { return Ok(true) };
         let digest = taken.release.version.digest.clone();
         // Before the exchange: its first call may be the last one of the process. The one before may be proven meanwhile, and its note
         // goes when that is told: then this one is noted again.
@@ -69,12 +73,14 @@ impl Keeper {
             }
         }
         let release = taken.release.clone();
-        let Some(exchange) = slot.put_against(against, release, taken.is_apart) else {
-            // It was refused, or another way of packing it taken, while it was in the gate.
+        let put = self.surroundings.put_against(&self.config, &slot, against, release, taken.is_apart);
+        let Ok(Some(exchange)) = put else {
             self.note_trial_of_now().await;
+            put?;
+            // It was refused, or another way of packing it taken, while it was in the gate.
             let is_known = self.was_refused(&slot, &digest).await || slot.view().serving.digest == digest;
             // Or another one was proven: what it was compared with returns no more.
-            return is_known || slot.last_good().is(against);
+            return Ok(is_known || slot.last_good().is(against));
         };
         let times = self.took(&taken, read, Some(exchange));
         let Taken { bytes, signature, .. } = taken;
@@ -85,7 +91,7 @@ impl Keeper {
             share.entry.tell(&slot);
         }
         self.catch_up().await;
-        true
+        Ok(true)
     }
 
     /// Something was taken: how long that took. The first one takes nobody's place.

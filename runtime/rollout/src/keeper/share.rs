@@ -203,11 +203,15 @@ impl Keeper {
             self.count(&version).await;
         }
         let Some(share) = &mut self.share else { return };
-        let untold = self.remembered.counters.missing_in(&share.entry.counters);
+        // No others: they would never be among those that are believed.
+        let is_vouched = self.config.trust.vouches();
+        let (own, _) = self.remembered.counters.split(&is_vouched);
+        let untold = own.missing_in(&share.entry.counters);
         untold.iter().for_each(|counted| share.tell(Judgement::Counted(counted.clone())));
         let trouble = share.listen(self.place.as_ref().map(|place| &place.slot)).await.err();
         let is_new = self.remembered.counters.merge(&share.entry.counters);
-        if self.remembered.counters.missing_in(&share.entry.counters).iter().any(|lost| !untold.contains(lost)) {
+        let (own, _) = self.remembered.counters.split(&is_vouched);
+        if own.missing_in(&share.entry.counters).iter().any(|lost| !untold.contains(lost)) {
             // Somebody has cleared the ConfigMap, or made it anew: a new pod would take what is older.
             share.retry = Some(Instant::now());
         }
@@ -246,7 +250,8 @@ impl Keeper {
     /// The same.
     pub(super) fn not_older(&self, new: &Unpacked) -> Result<(), Rejected> {
         let Remembered { counters, refused, .. } = &self.remembered;
-        gate::not_older(&self.config, new, counters, refused)
+        let (vouched, _) = counters.split(self.config.trust.vouches());
+        gate::not_older(&self.config, new, &vouched, refused)
     }
 
     /// Takes the word of the others before there is a slot. Returns how the one that leads names load balancers.

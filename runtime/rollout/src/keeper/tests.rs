@@ -1,6 +1,7 @@
 //! A keeper with real components, a file as its source, and a state folder.
 
 mod configuration;
+mod exchange;
 #[path = "../../../../tests/successor/fill.rs"]
 mod fill;
 mod kept;
@@ -10,10 +11,11 @@ mod replay;
 use std::path::Path;
 
 use ccm_apiserver::{ApiGate, ApiGateSettings, EventRecorder, EventSettings};
-use ccm_cloud::{Alone, EventSink, Instances as _, Need, Node, Severity, Subject};
+use ccm_cloud::{Alone, Capability, EventSink, Instances as _, Need, Node, Severity, Subject};
 use ccm_controllers::Metrics;
 use ccm_sandbox::{CallEnd, CallObserver};
 use futures::StreamExt as _;
+use futures::future::join_all;
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
@@ -60,8 +62,18 @@ async fn keeper_among(source: &Path, state: &Path, peers: Option<(&Shared, PeerS
 
 /// The same of this provider.
 async fn keeper_of(record: ProviderRecord, state: &Path, peers: Option<(&Shared, PeerSettings)>) -> Keeper {
+    keepers_of(vec![record], state, peers, Box::new(|_| None)).await.remove(0)
+}
+
+/// Those of one process. `depends` as in [`Surroundings`].
+async fn keepers_of(
+    records: Vec<ProviderRecord>,
+    state: &Path,
+    peers: Option<(&Shared, PeerSettings)>,
+    depends: Box<dyn Fn(Capability) -> Option<String> + Send + Sync>,
+) -> Vec<Keeper> {
     let server = peers.as_ref().map(|(server, _)| *server);
-    let config = record.check().unwrap();
+    let configs: Vec<_> = records.into_iter().map(|record| record.check().unwrap()).collect();
     let away = tower::service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, std::io::Error>>());
     let client = server.map_or_else(|| Client::new(away, "default"), client);
     let shared = SharedContext {
@@ -90,9 +102,8 @@ async fn keeper_of(record: ProviderRecord, state: &Path, peers: Option<(&Shared,
         )]
         tokio::spawn(writer.run(CancellationToken::new()));
     }
-    let sandbox = preflight::sandbox(&config).unwrap();
-    let surroundings =
-        Surroundings::new(sandbox, client, shared, listeners, Box::new(|_| None), None, Trials::default());
+    let sandbox = preflight::sandbox(&configs[0]).unwrap();
+    let surroundings = Surroundings::new(sandbox, client, shared, listeners, depends, None, Trials::default());
     let settings = KeeperSettings {
         poll: Duration::from_secs(1),
         settle: Duration::ZERO,
@@ -107,8 +118,13 @@ async fn keeper_of(record: ProviderRecord, state: &Path, peers: Option<(&Shared,
         name: Some("ccm".to_owned()),
         ..ObjectReference::default()
     });
-    let audience = Audience { events: ProviderEvents::new(recorder, pod), metrics };
-    Keeper::new(&Arc::new(surroundings), config, settings, audience).await
+    let (audience, surroundings) =
+        (Audience { events: ProviderEvents::new(recorder, pod), metrics }, Arc::new(surroundings));
+    let keepers = configs.into_iter().map(|config| {
+        let (settings, audience) = (settings.clone(), audience.clone());
+        Keeper::new(&surroundings, config, settings, audience)
+    });
+    join_all(keepers).await
 }
 
 /// The content of the file in the state folder that ends so.

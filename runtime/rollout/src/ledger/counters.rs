@@ -31,6 +31,17 @@ impl Counters {
         self.0.is_empty()
     }
 
+    /// Those that somebody vouches for, and the others.
+    pub(crate) fn split(&self, is_vouched: impl Fn(&Counted) -> bool) -> (Self, Self) {
+        let (vouched, others) = self.0.iter().cloned().partition(is_vouched);
+        (Self(vouched), Self(others))
+    }
+
+    /// With others, as they are: they are only to be found again.
+    pub(crate) fn and(&self, others: &Self) -> Self {
+        Self(self.0.iter().cloned().chain(others.missing_in(self)).collect())
+    }
+
     /// Adds one. Returns whether it changes anything.
     pub(crate) fn add(&mut self, one: &Counted) -> bool {
         let before = self.0.clone();
@@ -76,7 +87,7 @@ mod tests {
     use super::*;
 
     fn counted(name: &str, counter: u64, digest: &str) -> Counted {
-        Counted { signed: Signed { name: name.into(), counter }, digest: digest.into() }
+        Counted { signed: Signed::new(name, counter), digest: digest.into() }
     }
 
     fn highest(counters: &Counters, name: Option<&str>, refused: &Refusals) -> Option<u64> {
@@ -142,5 +153,8 @@ mod tests {
         let text = r#"[{"name":"mycloud","counter":18446744073709551615,"digest":"sha256:a"}]"#;
         assert_eq!(serde_json::to_string(&counters).unwrap(), text);
         assert_eq!(serde_json::from_str::<Counters>(text).unwrap(), counters);
+        "c2lnbmVk".clone_into(&mut counters.0[0].signed.signature);
+        let text = text.replace(r#","digest""#, r#","signature":"c2lnbmVk","digest""#);
+        assert_eq!(serde_json::to_string(&counters).unwrap(), text);
     }
 }

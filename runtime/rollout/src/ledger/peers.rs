@@ -20,9 +20,10 @@ use tokio::time::Instant;
 use super::{Entry, Judgement};
 use crate::retry::backoff;
 use crate::source::{Changes, Source};
+use crate::trust::Trust;
 
-/// Name of the ConfigMap.
-const CONFIG_MAP: &str = "wasm-ccm-components";
+/// Name of the ConfigMap in which the replicas share what all must know, beside the Lease.
+pub const CONFIG_MAP: &str = "wasm-ccm-components";
 /// How long one request may take: a verdict waits for it, and so does a new pod.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// How often an entry is written anew when others write the ConfigMap at the same time: all providers of a process that begins to lead do.
@@ -109,6 +110,8 @@ pub(crate) struct Peers {
     settings: PeerSettings,
     client: Client,
     source: String,
+    /// Whose word about counters is believed.
+    trust: Trust,
     /// Of the entry in the ConfigMap. Managers of several clouds may share it, with sources of the same name.
     key: String,
     /// The record of the Lease that was seen last, and since when it is the same.
@@ -118,7 +121,7 @@ pub(crate) struct Peers {
 
 impl Peers {
     /// Asks nobody yet.
-    pub(crate) fn new(settings: PeerSettings, client: &Client, source: &str) -> Arc<Self> {
+    pub(crate) fn new(settings: PeerSettings, client: &Client, source: &str, trust: &Trust) -> Arc<Self> {
         let (client, source) = (client.clone(), source.to_owned());
         // Sources are paths, and paths are no keys.
         let key = format!("{:x}", Sha256::digest(format!("{} {source}", settings.lease)));
@@ -127,6 +130,7 @@ impl Peers {
             settings,
             client,
             source,
+            trust: trust.clone(),
             key,
             seen: Mutex::default(),
             role: watch::Sender::new(Role::Standby),
@@ -190,7 +194,7 @@ impl Peers {
             if news == 0 {
                 return Ok(entry);
             }
-            let text = serde_json::to_string(&entry).unwrap_or_default();
+            let text = entry.written();
             let patch = json!({ "metadata": { "resourceVersion": version }, "data": { self.key.as_str(): text } });
             let params = PatchParams { field_manager: Some("wasm-ccm".to_owned()), ..PatchParams::default() };
             let maps = self.maps();
@@ -274,7 +278,10 @@ impl Peers {
         let map = map.ok_or_else(|| PeersError::Missing(self.settings.namespace.clone()))?;
         let text = map.data.as_ref().and_then(|data| data.get(&self.key));
         let entry = match text.map(|text| serde_json::from_str::<Entry>(text)) {
-            Some(Ok(entry)) if entry.source == self.source => entry,
+            Some(Ok(mut entry)) if entry.source == self.source => {
+                entry.believe(self.trust.vouches());
+                entry
+            }
             Some(Err(error)) => {
                 let (place, key) = (self.place(), self.key.as_str());
                 tracing::warn!(place, key, %error, "an entry that cannot be read counts for nothing");

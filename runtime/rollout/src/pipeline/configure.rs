@@ -88,6 +88,24 @@ impl Surroundings {
         Ok(Some(with))
     }
 
+    /// Whether what passed the gate would pass it still. `proven` and `trial` are those that got another configuration.
+    ///
+    /// # Errors
+    ///
+    /// What the cluster's objects depend on by now.
+    pub(crate) fn still_configured(
+        &self,
+        config: &ProviderConfig,
+        (proven, trial): (&Release<Provider>, Option<&Release<Provider>>),
+        with: &Reconfigured<Provider>,
+    ) -> Result<(), NotConfigured> {
+        let tried = with.trial.iter().flatten();
+        let mut pairs = std::iter::once(proven).zip(&with.proven).chain(trial.into_iter().zip(tried));
+        pairs
+            .try_for_each(|(old, new)| self.still_offers(config, &old.component, &new.component))
+            .map_err(|error| Rejected::at(Step::Identity, error).into())
+    }
+
     /// A component with what the files say now, compared with `other`.
     async fn with_files(
         &self,

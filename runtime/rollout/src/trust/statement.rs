@@ -17,17 +17,32 @@ const CONTEXT: &str = "wasm-ccm component statement ";
 const FORMAT: &str = "1";
 const LINES: usize = 4;
 
-/// What a key has vouched for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// What a key has vouched for. Two are equal that say the same, whoever signed them.
+#[derive(Debug, Clone, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Signed {
     /// The name that the component gives itself.
     pub name: String,
     /// Grows with each version. Whoever was proven with one keeps those with lower ones out.
     pub counter: u64,
+    /// The signature of the statement, in base64: whoever is told of it by others verifies it as well. Empty before anybody has signed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub signature: String,
+}
+
+impl PartialEq for Signed {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, self.counter) == (&other.name, other.counter)
+    }
 }
 
 impl Signed {
+    /// What is to be signed of a component with this name.
+    #[must_use]
+    pub fn new(name: impl Into<String>, counter: u64) -> Self {
+        Self { name: name.into(), counter, signature: String::new() }
+    }
+
     /// What is to be signed for the component with this digest.
     #[must_use]
     pub fn statement(&self, digest: &str) -> String {
@@ -74,7 +89,7 @@ impl<'a> Statement<'a> {
         let counter = counter.ok_or("its third line is not \"counter: N\", a number without leading zeros")?;
         let digest = digest.strip_prefix("digest: ").filter(|digest| is_digest(digest));
         let digest = digest.ok_or("its fourth line is not \"digest: sha256:\" and 64 digits")?;
-        let signed = Signed { name: name.to_owned(), counter };
+        let signed = Signed::new(name, counter);
         Ok(Some(Self { signed, digest, text, signature }))
     }
 }
@@ -96,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_statement_is_read_as_it_is_written_and_what_follows_is_its_signature() {
-        let signed = Signed { name: "mycloud".to_owned(), counter: 7 };
+        let signed = Signed::new("mycloud", 7);
         let digest = format!("sha256:{}", "0a".repeat(32));
         let text = signed.statement(&digest);
         assert_eq!(
@@ -117,7 +132,7 @@ mod tests {
     #[test]
     fn a_statement_that_could_be_read_in_two_ways_is_none() {
         let digest = format!("sha256:{}", "0a".repeat(32));
-        let good = Signed { name: "mycloud".to_owned(), counter: 7 }.statement(&digest);
+        let good = Signed::new("mycloud", 7).statement(&digest);
         let cases = [
             ("statement 1", "statement 2", "first line"),
             ("statement 1\n", "statement 1\r\n", "first line"),

@@ -44,7 +44,7 @@ impl Signer {
 
     /// What lies beside a component of which it says this.
     pub(crate) fn vouches(&self, component: &[u8], name: &str, counter: u64) -> Vec<u8> {
-        let text = Signed { name: name.to_owned(), counter }.statement(&digest(component));
+        let text = Signed::new(name, counter).statement(&digest(component));
         [text.as_bytes(), &self.sign(text.as_bytes())].concat()
     }
 }

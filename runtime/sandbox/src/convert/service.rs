@@ -1,22 +1,24 @@
 //! Services and backends, on their way into a guest.
 
 use ccm_cloud::{
-    Annotation, Backend, Ingress, IpFamily, IpMode, PortStatus, Protocol, Service, ServicePort, ServiceType,
-    TrafficPolicy, Wish,
+    Backend, Ingress, IpFamily, IpMode, PortStatus, Protocol, Service, ServicePort, ServiceType, TrafficPolicy, Wish,
 };
 
-use super::{is_declared, to_address};
+use super::{Entering, is_declared, to_address};
 use crate::bindings::ccm::cloud::types;
 use crate::bindings::exports::ccm::cloud::load_balancer_survey;
 
-pub(crate) fn wish(wish: Wish, declared: &[Annotation]) -> load_balancer_survey::Wish {
-    load_balancer_survey::Wish { service: service(wish.service, declared), backends: wish.backends }
+pub(crate) fn wish(wish: Wish, entering: &Entering<'_>) -> load_balancer_survey::Wish {
+    load_balancer_survey::Wish { service: service(wish.service, entering), backends: wish.backends }
 }
 
-/// A Service with only those annotations that the provider declared.
-pub(crate) fn service(service: Service, declared: &[Annotation]) -> types::Service {
+pub(crate) fn service(service: Service, entering: &Entering<'_>) -> types::Service {
     let mut annotations = service.annotations;
-    annotations.retain(|name, _| is_declared(name, declared));
+    annotations.retain(|name, _| is_declared(name, entering.declared));
+    let object = format!("{}/{}", service.namespace, service.name);
+    let of = ("Service", object.as_str());
+    let annotations = entering.texts(of, "annotation", annotations);
+    let labels = entering.texts(of, "label", service.labels);
     types::Service {
         name: service.name,
         namespace: service.namespace,
@@ -28,8 +30,8 @@ pub(crate) fn service(service: Service, declared: &[Annotation]) -> types::Servi
             ServiceType::ExternalName => types::ServiceType::ExternalName,
         },
         deleting: service.deleting,
-        labels: service.labels.into_iter().collect(),
-        annotations: annotations.into_iter().collect(),
+        labels,
+        annotations,
         ports: service.ports.into_iter().map(port).collect(),
         ip_families: service.ip_families.into_iter().map(ip_family).collect(),
         external_traffic_policy: match service.external_traffic_policy {

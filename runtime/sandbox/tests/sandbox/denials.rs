@@ -1,9 +1,10 @@
 //! What no guest gets sent: to other places, with credentials at other places, under other names. One row per attempt.
 
+use ccm_cloud::{Instances as _, Need, Node};
 use serde_json::{Value, json};
 
 use crate::cloud::{Cloud, Reply, ok, reply};
-use crate::rig::{Grants, Scripted};
+use crate::rig::{Grants, Scripted, map, node};
 
 const TOKEN: &str = "token-Vahgh5ee";
 const PASSWORD: &str = "password-Oob3eiwu";
@@ -400,4 +401,25 @@ async fn a_call_that_looks_changes_nothing() {
         }
     }
     rig.refused("read-only", rows).await;
+}
+
+/// A tenant wrote a token into an annotation, and the provider passed it on: three times, and it sent nothing any more.
+#[tokio::test]
+async fn a_secret_in_an_object_of_the_cluster_does_not_reach_a_guest() {
+    // So long that nobody guesses it.
+    const LONG: &str = "token-Vahgh5eeweiF";
+    let cloud = Cloud::start(|_| ok("{}"));
+    let guest = Scripted::new(Grants::of(&[("api", cloud.url())]).credential("token", LONG)).await;
+    let carries = json!([["authorization", ["Bearer ", { "secret": "token" }]]]);
+    assert_eq!(guest.send(json!({ "path": "/", "headers": carries })).await["status"], 200);
+    cloud.take();
+    let passes_on = json!([{ "send": { "path": "/", "query": [["tag", [LONG]]] } }]).to_string();
+    let annotations = map(&[("scripted.example/script", passes_on.as_str())]);
+    for _ in 0..4 {
+        let asked = vec![Node { annotations: annotations.clone(), ..node("script") }];
+        let said = format!("{:?}", guest.0.find(asked, Need::Metadata).await);
+        assert!(said.contains("the script cannot be read") && !said.contains(LONG), "{said}");
+    }
+    assert_eq!(cloud.take(), []);
+    assert_eq!(guest.send(json!({ "path": "/" })).await["status"], 200, "the provider goes on");
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use ccm_controllers::JournalPlace;
 use ccm_leader::{Settings, Timing};
 use ccm_rollout::PeerSettings;
 use ccm_rollout::config::duration::parse_period;
@@ -51,6 +52,15 @@ impl LeaderArgs {
     pub(crate) fn peers(&self, identity: Option<&str>) -> PeerSettings {
         let (namespace, lease) = (&self.leader_elect_resource_namespace, &self.leader_elect_resource_name);
         PeerSettings { namespace: namespace.clone(), lease: lease.clone(), identity: identity.map(ToOwned::to_owned) }
+    }
+
+    /// Where deletions of Nodes are noted for the next leader, also where there is no election: a restart is another leader as well.
+    pub(crate) fn journal(&self) -> JournalPlace {
+        JournalPlace {
+            namespace: self.leader_elect_resource_namespace.clone(),
+            config_map: ccm_rollout::CONFIG_MAP.to_owned(),
+            manager: self.leader_elect_resource_name.clone(),
+        }
     }
 
     /// The settings; none when there is no election.

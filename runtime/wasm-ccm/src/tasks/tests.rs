@@ -224,3 +224,18 @@ async fn the_last_events_are_written_whatever_ends_the_work() {
         assert_eq!((error.to_string().as_str(), *written.lock()), (says[usize::from(fails)], true));
     }
 }
+
+/// The end of the process waited for ever for a folder on a dead disk.
+#[tokio::test(start_paused = true)]
+async fn a_state_folder_that_hangs_is_waited_for_a_second() {
+    let (answers, hangs) = std::sync::mpsc::channel::<()>();
+    let begun = Instant::now();
+    // The clock does not go on by itself while a thread hangs.
+    let clock = async {
+        tokio::task::yield_now().await;
+        tokio::time::advance(LONGEST_SAYING + Duration::from_millis(1)).await;
+    };
+    tokio::join!(say_in_time(move || assert!(hangs.recv().is_err(), "nobody answers")), clock);
+    assert_eq!(begun.elapsed().as_secs(), 1);
+    drop(answers);
+}

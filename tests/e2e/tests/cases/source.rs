@@ -49,7 +49,7 @@ pub(crate) fn cases_in(catalogue: &Catalogue, source: &str) -> Found {
 
 fn items<'a>(catalogue: &Catalogue, source: &'a str) -> Vec<Item<'a>> {
     let mut items: Vec<Item<'_>> = vec![];
-    let (mut is_test, mut is_open) = (false, false);
+    let (mut is_test, mut is_ignored, mut is_open) = (false, false, false);
     for line in source.lines() {
         let code = line.trim_start();
         let indent = line.len() - code.len();
@@ -59,11 +59,12 @@ fn items<'a>(catalogue: &Catalogue, source: &'a str) -> Vec<Item<'a>> {
         let is_inner = is_open && items.last().is_some_and(|item| indent > item.indent);
         if code.starts_with("#[") && !is_inner {
             is_test |= code.starts_with("#[test]") || code.starts_with("#[tokio::test");
-            // What nobody runs stands for nothing.
-            is_test &= !code.starts_with("#[ignore");
+            is_ignored |= code.starts_with("#[ignore");
         } else if let Some(name) = item(code).filter(|_| !is_inner) {
             let (rows, body) = (BTreeSet::new(), String::new());
-            items.push(Item { name, indent, is_test: std::mem::take(&mut is_test), rows, body });
+            // What nobody runs stands for nothing.
+            let is_run = std::mem::take(&mut is_test) & !std::mem::take(&mut is_ignored);
+            items.push(Item { name, indent, is_test: is_run, rows, body });
             is_open = true;
         }
         if let Some(last) = items.last_mut() {
@@ -100,10 +101,12 @@ fn uses(item: &Item<'_>, other: &Item<'_>) -> bool {
     item.name != other.name && words(&item.body).any(|word| word == other.name)
 }
 
-/// Whether it fails for any reason of its own, or a function of its file does that it uses.
+/// Whether it fails for any reason of its own, or a function of its file does that it uses. To take a value out of a result is no
+/// reason: nearly everything does. To wait for something that must come is one.
 fn asserts(item: &Item<'_>, items: &[Item<'_>]) -> bool {
     let fails = |item: &Item<'_>| {
-        words(&item.body).any(|word| word.starts_with("assert") || ["panic", "unwrap", "expect"].contains(&word))
+        let is_reason = |word: &str| ["assert", "await_"].iter().any(|begin| word.starts_with(begin));
+        words(&item.body).any(|word| is_reason(word) || ["panic", "unwrap_err", "expect_err"].contains(&word))
     };
     fails(item) || items.iter().any(|other| !other.is_test && uses(item, other) && fails(other))
 }
@@ -228,6 +231,13 @@ mod tests {
             #[ignore = \"flaky\"]
             fn case_140_ignored() {}
 
+            #[ignore]
+            #[tokio::test(start_paused = true)]
+            async fn case_142_ignored_before_it_is_a_test() { assert!(true) }
+
+            #[test]
+            fn case_143_the_next_one_counts() { assert!(true) }
+
             fn case_141_no_test() {}
         ";
         let range = "cases_132_to_135_a_range";
@@ -240,6 +250,7 @@ mod tests {
             (132, range),
             (134, range),
             (135, range),
+            (143, "case_143_the_next_one_counts"),
         ];
         let expected = expected.map(|(case, name)| (case, name.to_owned())).to_vec();
         assert_eq!(found(&FRAMEWORK, source), (expected, vec![]));
@@ -272,6 +283,23 @@ mod tests {
             }
 
             #[test]
+            #[expect(clippy::unwrap_used, reason = \"a test\")]
+            fn case_88_takes_values_out() {
+                let bench = Bench::new().unwrap();
+                bench.sync().expect(\"it works\");
+            }
+
+            #[tokio::test]
+            async fn case_89_waits_for_what_must_come() {
+                await_untainted(client, name).await;
+            }
+
+            #[test]
+            fn case_90_is_refused() {
+                Bench::new().unwrap_err();
+            }
+
+            #[test]
             fn cases_85_to_87_of_which_one_is_a_row() {
                 assert!(holds(\"case_85\"));
             }
@@ -280,11 +308,12 @@ mod tests {
             fn an_empty_one_without_a_case() {}
         ";
         let (cases, wrong) = found(&FRAMEWORK, source);
-        assert_eq!(cases.iter().map(|(case, _)| *case).collect::<Vec<_>>(), [81, 82, 83, 84, 85]);
+        assert_eq!(cases.iter().map(|(case, _)| *case).collect::<Vec<_>>(), [81, 82, 83, 84, 85, 88, 89, 90]);
         let wanted = [
             "case_81_empty stands for {81} and asserts nothing",
             "case_82_a_comment stands for {82} and asserts nothing",
             "case_84_does_something stands for {84} and asserts nothing",
+            "case_88_takes_values_out stands for {88} and asserts nothing",
             "cases_85_to_87_of_which_one_is_a_row ends at [87], which no row of it is",
         ];
         assert_eq!(wrong, wanted);

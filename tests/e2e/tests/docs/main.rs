@@ -9,6 +9,7 @@
 mod annotations;
 mod links;
 mod metrics;
+mod migration;
 mod security;
 mod troubleshooting;
 

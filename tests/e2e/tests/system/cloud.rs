@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
+use crate::bytes::gzip;
 use crate::look::nodes;
 use crate::stage::{Actor, LIMIT, Stage};
 
@@ -19,7 +20,8 @@ use crate::stage::{Actor, LIMIT, Stage};
 pub(crate) const SCRIPT: &str = "scripted.example/script";
 
 /// Sends every request back in the body of its answer, with the status 200, or 404 below `/absent/` and below `/of/NAME/` to who
-/// has another token than `token-of-NAME`. Who has a token that is [revoked](Self::revoke) gets 401 everywhere. Ends when it is dropped.
+/// has another token than `token-of-NAME`. Who has a token that is [revoked](Self::revoke) gets 401 everywhere. What is below `/bombs/`
+/// is an [attack](bomb). Ends when it is dropped.
 pub(crate) struct Cloud {
     pub(crate) address: SocketAddr,
     revoked: Arc<Mutex<Vec<String>>>,
@@ -42,9 +44,13 @@ impl Cloud {
         let refused = Arc::clone(&revoked);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
+            // One that never ends must not keep the others waiting.
+            let mut answers = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
+                let (kept, refused) = (Arc::clone(&kept), Arc::clone(&refused));
                 // Whoever goes away in the middle is no reason to end.
-                answer(stream, &kept, &refused).await.ok();
+                answers.spawn(async move { answer(stream, &kept, &refused).await.ok() });
+                while answers.try_join_next().is_some() {}
             }
         });
         Self { address, revoked, seen, _tasks: tasks }
@@ -110,6 +116,9 @@ async fn answer(mut stream: TcpStream, seen: &Mutex<Vec<String>>, revoked: &Mute
         request.push(stream.read_u8().await?);
     }
     let request = String::from_utf8_lossy(&request).into_owned();
+    if let Some((_, rest)) = request.split_once(" /bombs/") {
+        return bomb(&mut stream, rest.split(' ').next().unwrap_or_default()).await;
+    }
     let whose = request.split_once(" /of/").and_then(|(_, path)| path.split('/').next());
     let is_foreign = whose.is_some_and(|name| !request.contains(&format!("authorization: Bearer token-of-{name}\r\n")));
     let is_absent = is_foreign || request.contains(" /absent/");
@@ -127,6 +136,31 @@ async fn answer(mut stream: TcpStream, seen: &Mutex<Vec<String>>, revoked: &Mute
     // Before the answer: who has that looks here.
     seen.lock().push(request);
     stream.write_all(answer.as_bytes()).await
+}
+
+/// What a cloud may do to a host that asks it: an answer that becomes a thousand times as large, ten thousand headers, a header or a body
+/// without an end.
+async fn bomb(stream: &mut TcpStream, kind: &str) -> std::io::Result<()> {
+    let ok = "HTTP/1.1 200 OK\r\nconnection: close\r\n";
+    match kind {
+        "gzip" => {
+            let body = gzip(&vec![0; 64 << 20]);
+            let head = format!("{ok}content-encoding: gzip\r\ncontent-length: {}\r\n\r\n", body.len());
+            stream.write_all(&[head.as_bytes(), &body].concat()).await
+        }
+        "headers" => {
+            let headers: String = (0..10_000).map(|number| format!("x-{number}: x\r\n")).collect();
+            stream.write_all(format!("{ok}{headers}content-length: 0\r\n\r\n").as_bytes()).await
+        }
+        _ => {
+            let head = if kind == "endless-header" { format!("{ok}x: ") } else { format!("{ok}\r\n") };
+            stream.write_all(head.as_bytes()).await?;
+            // Until whoever asked goes away.
+            loop {
+                stream.write_all(&[b'x'; 64 << 10]).await?;
+            }
+        }
+    }
 }
 
 /// A Secret's data.

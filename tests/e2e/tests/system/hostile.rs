@@ -7,8 +7,9 @@ mod set;
 
 use ccm_cluster::NodeFixture;
 use ccm_e2e::host::component;
+use kube::api::DeleteParams;
 
-use crate::look::{await_event, await_untainted, get, is_tainted};
+use crate::look::{await_event, await_untainted, get, is_tainted, nodes};
 use crate::stage::{Actor, Stage};
 
 fn host(stage: &Stage, guest: &str, flags: &[&str]) -> Actor {
@@ -119,6 +120,25 @@ async fn a_provider_that_floods_logs_and_events_is_cut_short() {
     let said = lines.iter().filter(|line| line.contains("\"plain\"") || line.contains("long long")).count();
     assert!((1..=50).contains(&said), "{said} lines of one call, the limit is 50");
     assert!(lines.iter().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "a line is no JSON");
+    host.end().await;
+}
+
+/// Both Nodes would have gone with one machine, and load balancers would have had it twice.
+#[tokio::test]
+async fn a_node_that_is_given_the_machine_of_another_one_waits_until_that_is_gone() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let host = host(&stage, "guests/hostile.wasm", &["--lookup-batch-nodes=1"]);
+    NodeFixture::new("good").register(client).await.unwrap();
+    await_untainted(client, "good").await;
+    NodeFixture::new("doubled-id").register(client).await.unwrap();
+    let says = ["hostile://good", "which is that of node good", "(conflict)", "back-off"];
+    await_event(client, "doubled-id", "Warning", "SyncNodeFailed", &says).await;
+    let waits = get(client, "doubled-id").await;
+    assert!(is_tainted(&waits) && waits.spec.unwrap().provider_id.is_none());
+    nodes(client).delete("good", &DeleteParams::default()).await.unwrap();
+    let node = await_untainted(client, "doubled-id").await;
+    assert_eq!(node.spec.unwrap().provider_id.as_deref(), Some("hostile://good"));
     host.end().await;
 }
 

@@ -86,6 +86,7 @@ mod service_recovery;
 mod services;
 mod sources;
 mod stage;
+mod stopping;
 mod swap;
 mod verification;
 mod waiting;

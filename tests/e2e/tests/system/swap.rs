@@ -8,6 +8,7 @@ mod preview;
 mod probation;
 mod replay;
 mod routes;
+mod sleeper;
 mod sources;
 mod tools;
 

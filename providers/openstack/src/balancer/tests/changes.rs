@@ -345,3 +345,60 @@ fn monitors_come_change_and_go() {
         assert_eq!(written(&cloud), expected.map(str::to_owned).into_iter().collect::<Vec<_>>(), "{annotations:?}");
     }
 }
+
+#[test]
+fn what_serves_clients_stays_until_the_pool_that_takes_its_place_is_there() {
+    let line = "load-balancer POST /lbaas/pools";
+    let cloud = whole().on(line, Reply::json(201, "{}"));
+    let mut service = settled(&[(names::X_FORWARDED_FOR, "true")]);
+    service.ports[0].port = 8080;
+    for _ in 0..2 {
+        run(&service);
+        later(&cloud);
+    }
+    // It does not show in the scripted answers.
+    assert_eq!(written(&cloud), [line]);
+}
+
+#[test]
+fn subnet_and_health_check_port_of_members_are_compared_too_and_what_is_written_is_believed_for_an_hour() {
+    let elsewhere = with(member(2), json!({ "subnet_id": "subnet-9" }));
+    let watched = with(member(2), json!({ "monitor_port": 31_000 }));
+    for odd in [elsewhere, watched] {
+        let cloud = cloud_of(&balancer(), &[listener()], &[pool()], &[member(1), odd.clone()]).on(MEMBERS, accepted());
+        run(&settled(&[]));
+        assert_eq!(written(&cloud), [MEMBERS], "{odd}");
+    }
+    let line = "load-balancer GET /lbaas/pools/pool-1/members";
+    let cloud = whole();
+    let read = |cloud: &FakeCloud| cloud.lines().iter().filter(|other| other.starts_with(line)).count();
+    for (passed, expected) in [(0, 1), (3_000, 1), (700, 2)] {
+        cloud.pass(passed);
+        run(&settled(&[]));
+        assert_eq!(read(&cloud), expected, "after {passed} s");
+    }
+}
+
+#[test]
+fn members_are_in_no_subnet_where_a_network_leads_to_them() {
+    let mut config = usual();
+    config.balancers.place.subnet.clear();
+    config.balancers.place.network = "net-1".to_owned();
+    let bare = |number| with(member(number), json!({ "subnet_id": null }));
+    let cloud = cloud_of(&balancer(), &[listener()], &[pool()], &[bare(1), bare(2)]).on(MEMBERS, accepted());
+    ensure(&config, &host(), &settled(&[]), &[node(1)]);
+    assert_eq!(writes(&cloud)[0].1["members"][0].get("subnet_id"), None);
+}
+
+/// Octavia detaches a pool when its listener goes.
+#[test]
+fn a_pool_of_this_service_that_no_listener_has_goes_and_one_of_another_stays() {
+    let free = |id: &str, name: &str| with(pool(), json!({ "id": id, "name": name, "listeners": [], "members": [] }));
+    let own = free("pool-8", &format!("pool_7_{NAME}"));
+    let other = free("pool-9", "pool_0_kube_service_kubernetes_default_other");
+    let line = "load-balancer DELETE /lbaas/pools/pool-8";
+    let cloud = cloud_of(&balancer(), &[listener()], &[pool(), own, other], &[member(1), member(2)])
+        .on(line, Reply::status(204));
+    run(&settled(&[]));
+    assert_eq!(written(&cloud), [line]);
+}

@@ -226,3 +226,36 @@ async fn a_node_that_somebody_else_initialised_after_a_lost_answer_about_address
     bench.sync("node0").await;
     assert_eq!(bench.events().await, [""; 0]);
 }
+
+/// Both were initialised, and went with one machine.
+#[tokio::test(start_paused = true)]
+async fn of_two_nodes_that_are_given_one_machine_at_the_same_time_one_waits_and_people_hear_whose_it_is() {
+    let mut bench = Bench::keeping_apart();
+    for name in ["a", "b"] {
+        bench.cloud.answer(
+            name,
+            [found(|instance| {
+                instance.provider_id = "fake://same".to_owned();
+                instance.addresses.clear();
+            })],
+        );
+        bench.add(node(name).ready("True").tainted());
+    }
+    let (first, second) = tokio::join!(bench.sync("a"), bench.sync("b"));
+    let ids = ["a", "b"].map(|name| bench.api.json(name)["spec"]["providerID"].clone());
+    assert_eq!(ids.iter().filter(|id| **id == "fake://same").count(), 1, "{ids:?} {first:?} {second:?}");
+    assert!([first, second].contains(&Verdict::Backoff), "{first:?} {second:?}");
+    let (has, waits) = if ids[0].is_null() { ("b", "a") } else { ("a", "b") };
+    bench.catch_up(has);
+    bench.sync(waits).await;
+    assert!(bench.api.json(waits)["spec"]["providerID"].is_null());
+    // Its machine is gone, and so is the Node.
+    bench.api.with(|state| state.delete(has));
+    let gone = node(has).object();
+    bench.store.apply_watcher_event(&kube::runtime::watcher::Event::Delete(gone));
+    bench.sync(waits).await;
+    assert_eq!(bench.api.json(waits)["spec"]["providerID"], "fake://same");
+    let says = format!("the machine of node {waits} is \"fake://same\", which is that of node {has}");
+    let events = bench.events().await;
+    assert!(events.iter().any(|event| event.contains(&says) && event.contains("(conflict)")), "{events:#?}");
+}

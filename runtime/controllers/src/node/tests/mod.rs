@@ -63,6 +63,17 @@ impl Bench {
         Self { api, cloud, syncer, metrics, registry, store, events: Some(events), _lookups: task }
     }
 
+    /// One that keeps the addresses of its Nodes apart.
+    fn keeping_apart() -> Self {
+        let mut bench = Self::new();
+        let nodes = Some(bench.syncer.store.clone());
+        let addresses = ClusterAddresses::new(AddressSources { nodes, ..AddressSources::default() });
+        let holders = Arc::new(Holders::new(addresses));
+        bench.syncer.writer = NodeWriter::new(bench.syncer.writer.gate.clone(), Arc::clone(&holders));
+        bench.syncer.holders = holders;
+        bench
+    }
+
     /// Creates a Node, in the API server and in the store.
     fn add(&mut self, node: Draft) {
         let node = self.api.add(node.0);

@@ -234,3 +234,25 @@ async fn an_address_that_no_machine_has_is_not_written_and_told_once() {
         assert!(event.contains(part), "{event}");
     }
 }
+
+/// Neither had it by what the store said: both got it.
+#[tokio::test(start_paused = true)]
+async fn of_two_nodes_that_are_given_one_address_in_the_same_run_one_gets_it() {
+    let mut bench = Bench::keeping_apart();
+    for (name, before) in [("a", "10.0.0.1"), ("b", "10.0.0.2")] {
+        bench.cloud.answer(name, [internal(&["10.0.0.7"])]);
+        bench.add(node(name).ready("True").provider_id(&format!("fake://{name}")).address("InternalIP", before));
+    }
+    // The store shows none of the writes.
+    for _ in 0..2 {
+        bench.refresh().await;
+        let addresses = ["a", "b"].map(|name| bench.api.json(name)["status"]["addresses"][0]["address"].clone());
+        let having = addresses.iter().filter(|address| **address == "10.0.0.7").count();
+        assert_eq!(having, 1, "{addresses:?}");
+    }
+    bench.catch_up("a");
+    bench.catch_up("b");
+    bench.refresh().await;
+    let having = ["a", "b"].map(|name| bench.api.json(name)["status"]["addresses"][0]["address"].clone());
+    assert_eq!(having.iter().filter(|address| **address == "10.0.0.7").count(), 1, "{having:?}");
+}

@@ -10,9 +10,15 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::{lost, unknown, unlimited};
+use crate::node_lifecycle::DeletionBudget;
 use crate::store::Node;
-use crate::testing::{FakeApi, FakeCloud, found, node, run_for};
-use crate::{Metrics, NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings, Reflector};
+use crate::testing::{FakeApi, FakeCloud, Log, found, node, run_for};
+use crate::{JournalPlace, Metrics, NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings, Reflector};
+
+/// Where deletions are noted.
+const NAMESPACE: &str = "kube-system";
+const SHARED: &str = "shared";
+const NOTES: &str = "/api/v1/namespaces/kube-system/configmaps/shared";
 
 /// Runs everything for `time`, then stops it in order.
 async fn run(api: &FakeApi, cloud: &Arc<FakeCloud>, settings: NodeLifecycleSettings, time: Duration) -> Metrics {
@@ -49,6 +55,12 @@ async fn run_beside<F: Future>(
         keys: nodes.subscribe(),
         lookups,
         recoveries,
+        // Where a test has none, the API server says that it does not exist.
+        journal: Some(JournalPlace {
+            namespace: NAMESPACE.to_owned(),
+            config_map: SHARED.to_owned(),
+            manager: "ccm".to_owned(),
+        }),
         recorder,
         metrics: metrics.node_lifecycle.clone(),
         queue_metrics: metrics.queue.clone(),
@@ -156,6 +168,119 @@ async fn a_restart_knows_what_was_deleted_before_it_for_as_long_as_that_counts()
     api.with(|state| state.edit_events(&json!({ "eventTime": "2020-01-01T00:00:00.000000Z" })));
     run(&api, &cloud, NodeLifecycleSettings::default(), minute).await;
     assert_eq!(left(), 3);
+}
+
+/// So many Nodes whose machines are absent.
+fn absent(count: usize) -> (FakeApi, Arc<FakeCloud>) {
+    let (api, cloud) = (FakeApi::new(), Arc::new(FakeCloud::default()));
+    for i in 0..count {
+        cloud.answer(&format!("n{i}"), [Finding::Absent]);
+        api.add(lost(&format!("n{i}")).0);
+    }
+    api.with(|state| state.add_config_map(NAMESPACE, SHARED));
+    (api, cloud)
+}
+
+/// A leader that lost its Lease right after the deletions wrote no Event, and the next one began with a budget of its own.
+#[tokio::test(start_paused = true)]
+async fn the_next_leader_knows_of_deletions_that_no_event_tells_of_for_as_long_as_they_count() {
+    let (api, cloud) = absent(12);
+    let left = || (0..12).filter(|i| api.has(&format!("n{i}"))).count();
+    let noted = || {
+        let mut keys = vec![];
+        api.with(|state| keys = state.config_map_data(NAMESPACE, SHARED).keys().cloned().collect());
+        keys
+    };
+    // Another manager's, and what nobody can read.
+    api.with(|state| {
+        let data = state.config_map_data(NAMESPACE, SHARED);
+        data.insert("node-deletion.ccm.other.uid-x".to_owned(), json!("{}"));
+        data.insert("node-deletion.ccm.uid-y".to_owned(), json!("garbage"));
+    });
+    let minute = Duration::from_secs(60);
+    api.refuse("POST /apis/events.k8s.io/v1/namespaces/default/events", 422, 1_000);
+    run(&api, &cloud, NodeLifecycleSettings::default(), minute).await;
+    assert_eq!((left(), noted().len(), api.raw_events().len()), (9, 4, 0), "what nobody can read has gone");
+    run(&api, &cloud, NodeLifecycleSettings::default(), minute).await;
+    assert_eq!(left(), 9, "another leader brought a new budget");
+    let before = noted();
+    api.with(|state| {
+        let data = state.config_map_data(NAMESPACE, SHARED);
+        let old = json!({ "at": "2020-01-01T00:00:00Z", "providerId": "fake://x" }).to_string();
+        data.values_mut().for_each(|value| *value = json!(old));
+    });
+    run(&api, &cloud, NodeLifecycleSettings::default(), minute).await;
+    let after = noted();
+    let stays: Vec<&str> = before.iter().filter(|key| after.contains(key)).map(String::as_str).collect();
+    assert_eq!((left(), after.len(), stays), (6, 4, vec!["node-deletion.ccm.other.uid-x"]));
+}
+
+/// Whoever is killed between the two has not deleted what nobody knows of.
+#[tokio::test(start_paused = true)]
+async fn deletions_are_noted_before_they_happen_many_in_one_request() {
+    let (api, cloud) = absent(500);
+    let settings = NodeLifecycleSettings { budget: unlimited(), ..NodeLifecycleSettings::default() };
+    run(&api, &cloud, settings, Duration::from_secs(7)).await;
+    let lines = api.lines();
+    let first = |verb: &str| lines.iter().position(|line| line.starts_with(verb));
+    assert!(first("PATCH") < first("DELETE"), "{lines:?}");
+    assert_eq!(api.count("DELETE"), 500);
+    assert!(api.count(&format!("PATCH {NOTES}")) <= 3, "{}", api.count("PATCH"));
+    api.with(|state| assert_eq!(state.config_map_data(NAMESPACE, SHARED).len(), 500));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_deletion_may_not_be_noted_stays_until_it_is() {
+    let (api, cloud) = absent(1);
+    api.refuse(&format!("PATCH {NOTES}"), 503, 2);
+    run(&api, &cloud, NodeLifecycleSettings::default(), Duration::from_secs(6)).await;
+    let patches = || api.count(&format!("PATCH {NOTES}"));
+    assert_eq!((api.has("n0"), api.count("DELETE"), patches()), (true, 0, 1));
+    let told: Vec<String> = api.events();
+    assert!(told[0].starts_with("Warning DeletingNodeFailed: Failed deleting node n0: the next leader"), "{told:?}");
+    run(&api, &cloud, NodeLifecycleSettings::default(), Duration::from_secs(60)).await;
+    assert_eq!((api.has("n0"), api.count("DELETE"), patches()), (false, 1, 3));
+}
+
+/// An older Role, or a ConfigMap that somebody has removed: Nodes are deleted as before.
+#[tokio::test(start_paused = true)]
+async fn where_nothing_can_be_noted_nodes_are_deleted_and_it_is_said_once() {
+    for status in [403, 404, 422] {
+        let (api, cloud) = absent(3);
+        api.refuse(NOTES, status, 100);
+        let log = Log::start();
+        run(&api, &cloud, NodeLifecycleSettings::default(), Duration::from_secs(60)).await;
+        assert_eq!(api.count("DELETE"), 2, "half of them: {status}");
+        assert_eq!(log.lines("cannot be noted in the ConfigMap kube-system/shared").len(), 1, "{status}");
+    }
+}
+
+/// It began with a budget that nobody had touched.
+#[tokio::test(start_paused = true)]
+async fn no_node_is_deleted_before_it_is_known_what_the_last_leader_deleted() {
+    let (api, cloud) = absent(12);
+    let minute = Duration::from_secs(60);
+    run(&api, &cloud, NodeLifecycleSettings::default(), minute).await;
+    let gone = api.count("DELETE");
+    api.with(|state| state.edit_events(&json!({ "reportingController": "somebody" })));
+    api.refuse(&format!("GET {NOTES}"), 503, 20);
+    run(&api, &cloud, NodeLifecycleSettings::default(), minute).await;
+    assert_eq!((gone, api.count("DELETE")), (3, 3));
+    assert!(api.count(&format!("GET {NOTES}")) >= 22, "it was asked until there was an answer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_was_not_deleted_after_all_is_not_noted_any_more_with_the_next_one() {
+    let (api, cloud) = absent(2);
+    api.refuse("DELETE /api/v1/nodes/n0", 422, 1);
+    let budget = DeletionBudget { percent: 0, min: 1, ..DeletionBudget::default() };
+    let settings = NodeLifecycleSettings { budget, ..NodeLifecycleSettings::default() };
+    run(&api, &cloud, settings, Duration::from_secs(60)).await;
+    assert_eq!((api.has("n0"), api.has("n1")), (true, false));
+    api.with(|state| {
+        let keys: Vec<String> = state.config_map_data(NAMESPACE, SHARED).keys().cloned().collect();
+        assert_eq!(keys, ["node-deletion.ccm.uid-n1"]);
+    });
 }
 
 #[tokio::test(start_paused = true)]

@@ -107,6 +107,7 @@ impl<C: Instances> Bench<C> {
                 claims: Box::new(|id| id.starts_with("fake://")),
                 batcher,
             }]),
+            journal: None,
             writer: NodeWriter::named(gate, REPORTER),
             writes: Semaphore::new(settings.concurrent_writes.get()),
             budget: Deletions::new(settings.budget, settings.confirmed.clone()),

@@ -149,3 +149,53 @@ async fn limits_count_what_was_written_and_not_what_is_left_of_it() {
     assert_eq!((found, large), (2, 2));
     assert_eq!(rig.cloud.take(), []);
 }
+
+/// A tenant wrote an old token into an annotation, and the provider passed it on: three times, and it sent nothing any more.
+#[tokio::test]
+async fn an_old_value_in_a_request_is_refused_and_not_held_against_the_component() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    std::fs::write(&file, SECRET).unwrap();
+    let source = CredentialSource::file(file.clone());
+    let rig = Rig::given(Cloud::start(|_| ok("{}")), Arc::default(), Arc::new(Alone), |_| {}, source);
+    rig.egress.credentials.value("token").unwrap();
+    std::fs::write(&file, "another-Aif7ohJ9the").unwrap();
+    rig.egress.credentials.value("token").unwrap();
+    for _ in 0..4 {
+        let error = rig.send(Request { query: named("tag", SECRET), ..post(Effect::Once) }).await.unwrap_err();
+        assert_eq!((error.reason, error.maybe_sent), (TransportReason::Denied, false), "{error}");
+        assert!(error.message.contains("an old value of the credential \"token\" stands in the query"), "{error}");
+        assert!(!error.message.contains(SECRET), "{error}");
+    }
+    assert_eq!(rig.cloud.take(), []);
+    assert_eq!(rig.send(post(Effect::Once)).await.unwrap().status, 200, "the provider goes on");
+    // The new one counts, also where both are in one text.
+    let both = format!("{SECRET} another-Aif7ohJ9the");
+    for _ in 0..3 {
+        let error = rig.send(Request { query: named("tag", &both), ..post(Effect::Once) }).await.unwrap_err();
+        assert!(error.message.contains("provider wrote the value"), "{error}");
+    }
+    assert!(rig.send(post(Effect::Once)).await.unwrap_err().message.contains("sends no more requests"));
+}
+
+/// A cloud calls a load balancer as it calls a session: whoever asked for that three times sent nothing any more.
+#[tokio::test]
+async fn a_captured_value_in_a_request_is_refused_and_not_held_against_the_component() {
+    const ID: &str = "7f1e3c52-9a4b-4d0e-8c6f-2b5a1d3e4f60";
+    let cloud = Cloud::start(|_| ok(&format!(r#"{{"id":"{ID}"}}"#)));
+    let credentials = vec![("token", vec![header("authorization")]), ("session", vec![header("x-session")])];
+    let granted: &[(&str, &[&str])] = &[("session", &["api:header:x-session", "api:capture-json:/id"])];
+    let egress = open(&cloud, credentials, granted).unwrap();
+    let headers = vec![("authorization".to_owned(), vec![secret("token")])];
+    let capture = walls::capture(CaptureSource::JsonPointer("/id".to_owned()));
+    egress.send(Request { headers, capture, ..post(Effect::Read) }, &call()).await.unwrap();
+    cloud.take();
+    for _ in 0..4 {
+        let error = egress.send(Request { path: format!("/{ID}"), ..post(Effect::Read) }, &call()).await.unwrap_err();
+        assert!(error.message.contains("a captured value of the credential \"session\" stands in the path"), "{error}");
+        assert!(error.reason == TransportReason::Denied && !error.message.contains(ID), "{error}");
+    }
+    assert_eq!(cloud.take(), []);
+    egress.send(post(Effect::Read), &call()).await.unwrap();
+    assert_eq!(egress.secrets().veil().kept_from_guests(ID), None, "what a cloud calls something reaches a guest");
+}

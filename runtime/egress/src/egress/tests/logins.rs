@@ -227,3 +227,29 @@ async fn a_query_value_by_which_clouds_know_who_asks_stands_beside_no_credential
         assert!(egress.send(asks(name), &call()).await.is_ok(), "{name}");
     }
 }
+
+/// The token was in `location`, and the component read it there.
+#[tokio::test]
+async fn a_login_that_is_answered_by_a_redirect_tells_its_status_alone() {
+    const PLACE: &str = "https://app.test/#access_token=session-Oob3eiwu";
+    let cloud = Cloud::start(|_| {
+        let headers = format!("location: {PLACE}\r\nrefresh: 0; url={PLACE}\r\n");
+        Reply::Bytes(reply("302 Found", &headers, &format!("<a href='{PLACE}'>")))
+    });
+    let credentials =
+        vec![("token", vec![header("authorization"), Place::Body]), ("session", vec![header("x-session")])];
+    let granted: &[(&str, &[&str])] =
+        &[("session", SESSION), ("token", &["api:body+answer:/", "api:header:authorization"])];
+    let egress = open(&cloud, credentials, granted).unwrap();
+    let by_header = || Request { headers: named("authorization", vec![secret("token")]), ..post(Effect::Read) };
+    let by_body = || Request { body: vec![secret("token")], ..post(Effect::Read) };
+    for login in [captures(by_header()), by_body(), captures(by_body())] {
+        let answer = egress.send(login, &call()).await.unwrap();
+        assert_eq!((answer.status, answer.headers.as_slice(), answer.body.len()), (302, &[][..], 0));
+        assert!(answer.summary.contains("a redirect in answer to a login"), "{}", answer.summary);
+        assert!(!answer.summary.contains("session-Oob3eiwu") && !egress.available("session", &call()));
+    }
+    // What is no login is for the provider to judge.
+    let answer = egress.send(by_header(), &call()).await.unwrap();
+    assert!(answer.headers.iter().any(|(name, value)| name == "location" && value == PLACE));
+}

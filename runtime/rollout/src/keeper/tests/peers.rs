@@ -307,7 +307,7 @@ async fn whoever_was_refused_elsewhere_while_it_was_in_the_gate_is_told_of() {
     let unpacked = gate::unpacked(&keeper.config, keeper.fetch().await.unwrap()).await.unwrap();
     let taken = keeper.surroundings.admit(&keeper.config, unpacked, None, None).await.ok().unwrap();
     slot.peer_refused(Refusals::default().refuse(&digest("2"), "it lied".to_owned()));
-    assert!(keeper.exchange(taken, &digest("1"), Duration::ZERO).await);
+    assert!(keeper.exchange(taken, &digest("1"), Duration::ZERO).await.unwrap());
     place.has_told("Warning ProviderRejected").await;
     assert_eq!((slot.view().serving.version.as_str(), file(&place.state(), "trial")), ("1", None));
 }

@@ -189,6 +189,43 @@ async fn a_last_good_component_that_is_older_than_what_others_have_proven_gives_
     assert_eq!(first(&mut place.pod("away", true, |_| ()).await).await.as_deref(), Ok("2"));
 }
 
+/// Whoever could write the ConfigMap of the replicas raised a counter, and no component was taken any more; or filled the list, so that the
+/// counter that keeps older ones out was pushed out of it.
+#[tokio::test]
+async fn a_counter_that_nobody_signed_counts_for_nothing_and_hides_no_other_one() {
+    let place = Place::new();
+    place.holds("2", Some(2));
+    let mut leader = place.pod("leader", true, |_| ()).await;
+    let slot = serves(&mut leader).await;
+    leads(&mut leader).await;
+    let (key, text) = place.server.lock().data.clone().unwrap().pop_first().unwrap();
+    let mut entry: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let honest = entry["counters"][0].clone();
+    let forged = |name: &str, counter: u64| {
+        let mut forged = honest.clone();
+        (forged["name"], forged["counter"]) = (name.into(), counter.into());
+        forged
+    };
+    // More than are remembered of a name, and more names than are remembered.
+    let mut list: Vec<_> = (0..9).map(|more| forged(NAME, u64::MAX - more)).collect();
+    list.extend((0..9).map(|more| forged(&format!("name-{more}"), 7)));
+    entry["counters"] = list.into();
+    place.server.lock().data = Some([(key, entry.to_string())].into());
+
+    leader.listen().await;
+    leader.listen().await;
+    assert_eq!(place.shared().iter().filter(|counter| **counter == 2).count(), 1, "the honest one is there again");
+    place.holds("1", Some(1));
+    refuses(place.new_pod(|_| ()).await, &["has the counter 1", "had 2;"]);
+    place.holds("3", Some(3));
+    assert_eq!(place.new_pod(|_| ()).await.as_deref(), Ok("3"));
+    leader.look().await;
+    assert_eq!((slot.view().serving.version.as_str(), slot.view().is_on_trial), ("3", true));
+    let written = place.server.lock().data.clone();
+    leader.listen().await;
+    assert!(place.server.lock().data == written && !leader.share.as_ref().unwrap().is_due(), "nothing is new");
+}
+
 /// By whoever leads, and by a standby that has heard of them: the leader may be on its way out.
 #[tokio::test]
 async fn counters_that_somebody_cleared_are_told_again() {

@@ -163,7 +163,7 @@ pub(crate) fn settings(lease: Option<&str>) -> PeerSettings {
 }
 
 pub(crate) fn peers(server: &Shared, source: &str, lease: Option<&str>) -> Arc<Peers> {
-    Peers::new(settings(lease), &client(server), source)
+    Peers::new(settings(lease), &client(server), source, &Trust::default())
 }
 
 fn refused(digest: &str) -> Judgement {

@@ -9,13 +9,13 @@ use super::*;
 const V3: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 
 /// A key pair of `cosign generate-key-pair`.
-struct Cosign {
+pub(super) struct Cosign {
     pair: EcdsaKeyPair,
     folder: TempDir,
 }
 
 impl Cosign {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let cosign = Self {
             pair: EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap(),
             folder: tempfile::tempdir().unwrap(),
@@ -27,7 +27,7 @@ impl Cosign {
         cosign
     }
 
-    fn trust(&self) -> Trust {
+    pub(super) fn trust(&self) -> Trust {
         Trust { keys: vec![self.folder.path().join("cosign.pub")], digests: vec![] }
     }
 
@@ -36,7 +36,7 @@ impl Cosign {
     }
 
     /// `sign-blob --key --bundle`.
-    fn bundle(&self, message: &[u8]) -> Value {
+    pub(super) fn bundle(&self, message: &[u8]) -> Value {
         json!({
             "mediaType": V3,
             "verificationMaterial": {
@@ -97,7 +97,7 @@ fn a_signature_of_cosign_is_verified_in_each_of_its_forms() {
 #[test]
 fn cosign_signs_a_statement_as_it_signs_any_file() {
     let cosign = Cosign::new();
-    let says = Signed { name: "mycloud".to_owned(), counter: 7 };
+    let says = Signed::new("mycloud", 7);
     let statement = says.statement(&digest(COMPONENT));
     let bundle = text(&cosign.bundle(statement.as_bytes()));
     let beside = [statement.as_bytes(), &bundle].concat();

@@ -1,9 +1,10 @@
 //! What is signed is a statement about a component.
 
 use super::*;
+use crate::ledger::Counted;
 
 fn says(name: &str, counter: u64) -> Signed {
-    Signed { name: name.to_owned(), counter }
+    Signed::new(name, counter)
 }
 
 #[test]
@@ -17,6 +18,30 @@ fn a_statement_says_whose_component_it_is_and_which_counter_it_has() {
         assert_eq!(signed(&signer.trust(), COMPONENT, Some(&beside)), Ok(Some(says("mycloud", 7))));
     }
     assert_eq!(signed(&signer.trust(), COMPONENT, Some(&signer.sign(COMPONENT))), Ok(None), "it has no counter");
+}
+
+/// Whoever can write the ConfigMap of the replicas wrote a counter that no component reaches, and none was taken any more.
+#[test]
+fn what_others_say_of_a_counter_is_verified_as_what_lies_beside_a_component() {
+    let (signer, cosign) = (Signer::new(), cosign::Cosign::new());
+    let trust = Trust { keys: [signer.trust().keys, cosign.trust().keys].concat(), digests: vec![] };
+    let statement = says("mycloud", 7).statement(&digest(COMPONENT));
+    let bundle = serde_json::to_vec(&cosign.bundle(statement.as_bytes())).unwrap();
+    let bundle = [statement.as_bytes(), &bundle].concat();
+    for (trust, beside) in [(&trust, signer.vouches(COMPONENT, "mycloud", 7)), (&cosign.trust(), bundle)] {
+        let good = signed(trust, COMPONENT, Some(&beside)).unwrap().unwrap();
+        let good = Counted { signed: good, digest: digest(COMPONENT) };
+        assert!(trust.vouches()(&good));
+        let mut forged = [(); 5].map(|()| good.clone());
+        forged[0].signed.counter = u64::MAX;
+        "other".clone_into(&mut forged[1].signed.name);
+        forged[2].digest = digest(b"another");
+        forged[3].signed.signature = String::new();
+        forged[4].signed.signature = STANDARD.encode(Signer::new().sign(statement.as_bytes()));
+        assert!(!forged.iter().any(trust.vouches()));
+        let gone = Trust { keys: vec!["/nonexistent.pem".into()], digests: vec![] };
+        assert!(!gone.vouches()(&good) && !Trust::default().vouches()(&good), "nobody knows whose it is");
+    }
 }
 
 /// Otherwise whoever can write the source would say which counter it has.

@@ -1,0 +1,64 @@
+//! What the guide for who comes from DigitalOcean's Go manager must say: nothing tells people of these afterwards.
+
+use super::{read, sources};
+
+const GUIDE: &str = "docs/guides/migrate-from-digitalocean.md";
+
+/// The six metrics of the Go manager that have no namesake here, and the series of ours that say the same.
+const METRICS: [(&str, &str); 6] = [
+    ("firewall_api_operations_total", "ccm_cloud_requests_total"),
+    ("firewall_api_operation_duration_seconds", "ccm_cloud_request_duration_seconds"),
+    ("firewall_resource_syncs_total", "ccm_cluster_syncs_total"),
+    ("firewall_reconciles_total", "ccm_cluster_syncs_total"),
+    ("firewall_resource_sync_duration_seconds", "ccm_cluster_sync_duration_seconds"),
+    ("firewall_reconcile_duration_seconds", "ccm_cluster_sync_duration_seconds"),
+];
+
+/// The part of the guide below a heading.
+fn section<'a>(guide: &'a str, heading: &str) -> &'a str {
+    let (_, rest) = guide.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("{GUIDE} has no {heading}"));
+    let level = heading.split(' ').next().unwrap_or_default();
+    rest.split(&format!("\n{level} ")).next().unwrap_or_default()
+}
+
+#[test]
+fn it_says_what_becomes_of_the_six_metrics_and_of_ours_all_exist() {
+    let (guide, reference) = (read(GUIDE), read("docs/reference/metrics.md"));
+    let rows = section(&guide, "### Metrics and Events");
+    for (theirs, ours) in METRICS {
+        let row = rows.lines().find(|line| line.starts_with("| ") && line.contains(theirs));
+        let row = row.unwrap_or_else(|| panic!("{GUIDE} has no row for {theirs}"));
+        let (_, here) = row[2..].split_once(" | ").unwrap();
+        assert!(here.contains(ours), "{theirs}: {row}");
+        assert!(reference.contains(ours), "{ours} is no metric of the host");
+    }
+}
+
+#[test]
+fn it_says_what_becomes_of_firewall_managed_on_load_balancers_and_the_provider_reads_it() {
+    let guide = read(GUIDE);
+    let annotation = "kubernetes.digitalocean.com/firewall-managed";
+    let rows = section(&guide, "### Firewall");
+    let row = rows.lines().find(|line| line.starts_with("| ") && line.contains(&format!("`{annotation}: \"false\"`")));
+    let row = row.unwrap_or_else(|| panic!("{GUIDE} has no row for {annotation}"));
+    for part in ["`NodePort`", "ignores it on `LoadBalancer` Services", "**closed**", "remove the annotation"] {
+        assert!(row.contains(part), "{part:?} is not in {row}");
+    }
+    assert!(rows.contains("kubectl get services"), "nothing finds the Services that it concerns");
+    let provider = sources(&["providers/digitalocean/src"]);
+    assert!(provider.iter().any(|(_, text)| text.contains("firewall-managed")), "the provider does not read it");
+}
+
+#[test]
+fn it_says_from_which_component_events_come_and_the_program_writes_them_so() {
+    let guide = read(GUIDE);
+    let text = section(&guide, "### Metrics and Events");
+    let names = ["wasm-ccm-provider", "service-controller", "cloud-node-controller", "cloud-node-lifecycle-controller"];
+    let program = sources(&["runtime/apiserver/src", "runtime/controllers/src"]);
+    for name in names {
+        assert!(text.contains(&format!("`{name}`")), "{name} is not in {text}");
+        let literal = format!("\"{name}\"");
+        assert!(program.iter().any(|(_, text)| text.contains(&literal)), "no Event comes from {name}");
+    }
+    assert!(text.contains("`digitalocean-cloud-controller-manager`") && text.contains("reportingComponent"), "{text}");
+}
