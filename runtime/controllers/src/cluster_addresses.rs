@@ -6,9 +6,11 @@
 //! | this file | what is the cluster's own: ranges, the API server, what is no place in the network |
 //! | [`node_holders`] | which Node has an address or a name |
 //! | [`service_holders`] | which Service has an address, or is about to get it |
+//! | [`server_names`] | the addresses of names by which clients reach the API server |
 
 mod node_holders;
 pub(crate) mod place;
+mod server_names;
 mod service_holders;
 
 #[cfg(test)]
@@ -32,6 +34,8 @@ use serde::de::DeserializeOwned;
 
 pub(crate) use self::node_holders::AddressWrite;
 use self::node_holders::NodeIndex;
+pub use self::server_names::Lookup;
+use self::server_names::ServerNames;
 use self::service_holders::Reservations;
 use crate::store::Node;
 
@@ -66,6 +70,27 @@ impl fmt::Display for ServiceRange {
     }
 }
 
+/// Addresses of `--reserved-address`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReservedRange(IpNet);
+
+impl FromStr for ReservedRange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let one = || text.parse::<IpAddr>().map(|ip| IpNet::from(ip.to_canonical()));
+        let network = text.parse::<IpNet>().or_else(|_error| one());
+        let network = network.map_err(|_error| format!("{text:?} is no address and no CIDR, such as 192.0.2.10/32"))?;
+        Ok(Self(network.trunc()))
+    }
+}
+
+impl fmt::Display for ReservedRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// Where it is known from which addresses are whose.
 #[derive(Default)]
 pub struct AddressSources {
@@ -73,8 +98,14 @@ pub struct AddressSources {
     pub service_ranges: Vec<ServiceRange>,
     /// `--cluster-cidr`. What is no network there is somebody else's to complain about.
     pub pod_ranges: Vec<String>,
-    /// Host of the URL by which this process reaches the API server.
-    pub server: Option<String>,
+    /// `--reserved-address`.
+    pub reserved: Vec<ReservedRange>,
+    /// Hosts by which this process or pods reach the API server: names or addresses.
+    pub servers: Vec<String>,
+    /// Who knows the addresses of names.
+    pub lookup: Lookup,
+    /// Whether the operator lets a load balancer have the addresses of Nodes, and with that a Node the address of a load balancer.
+    pub shares_nodes: bool,
     /// All Nodes.
     pub nodes: Option<Store<Node>>,
     /// All Services.
@@ -88,8 +119,13 @@ pub struct ClusterAddresses {
     given: Arc<[IpNet]>,
     /// `--cluster-cidr`.
     pod_ranges: Arc<[IpNet]>,
-    /// Where this process reaches the API server.
-    server: Option<IpAddr>,
+    /// `--reserved-address`.
+    kept: Arc<[IpNet]>,
+    /// Where the API server is reached, by its address.
+    servers: Arc<[IpAddr]>,
+    /// The same by its name.
+    names: Arc<ServerNames>,
+    shares_nodes: bool,
     nodes: Option<Store<Node>>,
     services: Option<Store<Service>>,
     learned: Arc<RwLock<Learned>>,
@@ -121,6 +157,8 @@ pub enum AddressClash {
     ClusterIp(String),
     /// It is the API server's.
     ApiServer,
+    /// The operator keeps it for something else.
+    Reserved(IpNet),
     /// Another Node has it.
     Node(String),
     /// The load balancer of another Service has it, or is about to get it.
@@ -137,6 +175,7 @@ impl fmt::Display for AddressClash {
             Self::PodRange(range) => write!(f, "in a range of pods, {range}"),
             Self::ClusterIp(service) => write!(f, "the ClusterIP of Service {service}"),
             Self::ApiServer => write!(f, "an address of the API server"),
+            Self::Reserved(range) => write!(f, "reserved (--reserved-address {range})"),
             Self::Node(name) => write!(f, "an address of node {name}"),
             Self::LoadBalancer(service) => write!(f, "the address of Service {service}"),
             Self::ExternalIp(service) => write!(f, "in spec.externalIPs of Service {service}"),
@@ -148,13 +187,23 @@ impl ClusterAddresses {
     /// Knows nothing of the API server yet.
     #[must_use]
     pub fn new(sources: AddressSources) -> Self {
-        let AddressSources { service_ranges, pod_ranges, server, nodes, services } = sources;
-        let server = server.and_then(|host| host.trim_matches(['[', ']']).parse::<IpAddr>().ok());
+        let AddressSources { service_ranges, pod_ranges, reserved, servers, lookup, shares_nodes, nodes, services } =
+            sources;
+        let (mut known, mut names) = (Vec::new(), Vec::new());
+        for host in servers {
+            match host.trim_matches(['[', ']']).parse::<IpAddr>() {
+                Ok(ip) => known.push(ip.to_canonical()),
+                Err(_) => names.push(host),
+            }
+        }
         let pod_ranges = pod_ranges.iter().filter_map(|text| text.parse::<IpNet>().ok());
         Self {
             given: service_ranges.into_iter().map(|range| range.0).collect(),
             pod_ranges: pod_ranges.map(|range| range.trunc()).collect(),
-            server: server.map(|ip| ip.to_canonical()),
+            kept: reserved.into_iter().map(|range| range.0).collect(),
+            servers: known.into(),
+            names: Arc::new(ServerNames::new(names, lookup)),
+            shares_nodes,
             nodes,
             services,
             learned: Arc::default(),
@@ -178,8 +227,11 @@ impl ClusterAddresses {
         if let Some(range) = self.given.iter().chain(&learned.ranges).find(|range| range.contains(&ip)) {
             return Some(AddressClash::ServiceRange(*range));
         }
-        if self.server == Some(ip) || learned.servers.contains(&ip) {
+        if self.servers.contains(&ip) || learned.servers.contains(&ip) || self.names.have(ip) {
             return Some(AddressClash::ApiServer);
+        }
+        if let Some(range) = self.kept.iter().find(|range| range.contains(&ip)) {
+            return Some(AddressClash::Reserved(*range));
         }
         // Where nobody says the range, at least the API server's is known.
         let kubernetes = self.services.as_ref()?.get(&ObjectRef::new("kubernetes").within("default"))?;
@@ -188,17 +240,21 @@ impl ClusterAddresses {
             .then(|| AddressClash::ClusterIp("default/kubernetes".to_owned()))
     }
 
-    /// Asks the API server for ever.
+    /// Asks the API server and the resolver for ever.
     pub async fn follow(self, client: Client) {
-        loop {
-            let pause = if self.learn(&client).await { PERIOD } else { RETRY };
-            tokio::time::sleep(pause).await;
-        }
+        let asks = async {
+            loop {
+                let pause = if self.learn(&client).await { PERIOD } else { RETRY };
+                tokio::time::sleep(pause).await;
+            }
+        };
+        tokio::join!(asks, self.names.follow());
     }
 
-    /// Asks the API server once. What it does not say stays as it was. Returns whether it said all.
+    /// Asks the API server and the resolver once. What they do not say stays as it was. Returns whether the API server said all.
     pub async fn learn(&self, client: &Client) -> bool {
-        let (ranges, servers) = tokio::join!(ask::<Ranges>(client, RANGES), ask::<Slice>(client, SERVERS));
+        let (ranges, servers, ()) =
+            tokio::join!(ask::<Ranges>(client, RANGES), ask::<Slice>(client, SERVERS), self.names.resolve());
         let mut learned = self.learned.write();
         let mut failed = Vec::new();
         match ranges {

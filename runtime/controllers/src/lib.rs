@@ -37,7 +37,7 @@ pub use all_metrics::Metrics;
 pub use cluster::{
     ClusterController, ClusterControllerParts, ClusterMember, ClusterMetrics, ClusterNodes, ClusterSettings,
 };
-pub use cluster_addresses::{AddressClash, AddressSources, ClusterAddresses, ServiceRange};
+pub use cluster_addresses::{AddressClash, AddressSources, ClusterAddresses, Lookup, ReservedRange, ServiceRange};
 pub use metrics::{FloatGauge, QueueMetrics, StoreMetrics};
 pub use node::{NodeController, NodeControllerParts, NodeMetrics, NodeSettings, ProvidedIpError, RefusedAddress};
 pub use node_lifecycle::{

@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 pub(crate) use edition::{Edition, ToldFile};
+pub(crate) use grant::Within;
 pub use grant::{NoUseGrant, UseGrant, UseGrants, needs_no_grant};
 pub use source::{CredentialSource, Object, SourceError};
 pub(crate) use uses::{At, Pin, Spot, Uses};

@@ -16,8 +16,11 @@ use crate::redact::placeholder;
 
 /// How long clouds take a signed request: AWS and CloudStack 15 minutes, most others 5.
 const VALID: Duration = Duration::from_secs(15 * 60);
-/// Signatures that are remembered. The forms of one have some kilobytes with a long RSA key.
-const MOST: usize = 1024;
+/// Bytes of all forms of all signatures that are remembered, with what it takes to keep them. With HMAC-SHA256 this is enough for nine signatures a
+/// second, with an RSA key of 2,048 bits for two. What cannot be remembered is not sent: an answer might show it.
+const MOST_BYTES: usize = 8 << 20;
+/// What it takes to keep a form, beside its bytes.
+const OVERHEAD: usize = 64;
 /// Bytes by which a form is found. A shorter form is no signature.
 const BEGINNING: usize = 16;
 /// Of the rolling hash.
@@ -31,16 +34,30 @@ pub(crate) struct Signed(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// The oldest first: when it ends, and the hashes of its forms.
-    ends: VecDeque<(Instant, Vec<u64>)>,
+    /// The oldest first.
+    ends: VecDeque<Remembered>,
+    /// Of all of them.
+    bytes: usize,
     /// Forms by the hash of their beginning. Those that begin alike are in the order in which they were made.
     forms: HashMap<u64, VecDeque<Form>>,
 }
 
+/// A signature.
+struct Remembered {
+    end: Instant,
+    /// Of the beginnings of its forms.
+    hashes: Vec<u64>,
+    bytes: usize,
+}
+
+/// There is no room for another signature before some time has passed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Full(pub(crate) Duration);
+
 impl State {
     fn forget_old(&mut self, now: Instant) {
-        while self.ends.front().is_some_and(|(end, _)| *end <= now || self.ends.len() > MOST) {
-            let Some((_, hashes)) = self.ends.pop_front() else { return };
+        while let Some(Remembered { hashes, bytes, .. }) = self.ends.pop_front_if(|oldest| oldest.end <= now) {
+            self.bytes = self.bytes.saturating_sub(bytes);
             for hash in hashes {
                 if let Some(forms) = self.forms.get_mut(&hash) {
                     drop(forms.pop_front());
@@ -85,17 +102,31 @@ fn hashed(bytes: &[u8]) -> u64 {
 
 impl Signed {
     /// Remembers a signature for a while.
-    pub(crate) fn remember(&self, signature: &[u8]) {
+    ///
+    /// # Errors
+    ///
+    /// So many were made that there is no room for it. None is forgotten for it: the older ones may still be good.
+    pub(crate) fn remember(&self, signature: &[u8]) -> Result<(), Full> {
         let now = Instant::now();
+        let forms: Vec<Form> = forms(signature).into_iter().filter(|form| form.len() >= BEGINNING).collect();
+        let bytes = forms.iter().map(|form| form.len().saturating_add(OVERHEAD)).sum();
         let mut state = self.0.lock();
         state.forget_old(now);
+        let all = state.bytes.saturating_add(bytes);
+        if all > MOST_BYTES {
+            let oldest = state.ends.front().map_or(now, |oldest| oldest.end);
+            return Err(Full(oldest.saturating_duration_since(now)));
+        }
+        state.bytes = all;
         let mut hashes = Vec::new();
-        for form in forms(signature).into_iter().filter(|form| form.len() >= BEGINNING) {
+        for form in forms {
             let hash = hashed(&form);
             hashes.push(hash);
             state.forms.entry(hash).or_default().push_back(form);
         }
-        state.ends.push_back((now.checked_add(VALID).unwrap_or(now), hashes));
+        let end = now.checked_add(VALID).unwrap_or(now);
+        state.ends.push_back(Remembered { end, hashes, bytes });
+        Ok(())
     }
 
     /// The bytes without them; none where there is nothing to replace.
@@ -177,7 +208,7 @@ mod tests {
         let base64 = Encoding::Base64.encode(SIGNATURE).unwrap();
         let base64 = std::str::from_utf8(&base64).unwrap();
         assert_eq!(shown(&signed, base64), base64);
-        signed.remember(SIGNATURE);
+        signed.remember(SIGNATURE).unwrap();
         let bare = base64.trim_end_matches('=');
         for form in [
             bare.to_owned(),
@@ -193,23 +224,31 @@ mod tests {
         }
         tokio::time::advance(VALID).await;
         assert_eq!(shown(&signed, base64), base64);
-        assert!(signed.0.lock().forms.is_empty() && signed.0.lock().ends.is_empty());
+        let state = signed.0.lock();
+        assert!(state.forms.is_empty() && state.ends.is_empty() && state.bytes == 0);
     }
 
+    /// The oldest was forgotten for the newest, and a cloud that gave it back showed it while it was good.
     #[tokio::test(start_paused = true)]
-    async fn no_more_are_remembered_than_there_is_room_for_and_the_newest_stay() {
+    async fn no_more_are_made_than_can_be_remembered_and_none_is_forgotten_while_it_may_be_good() {
         let signed = Signed::default();
-        let signature = |number: usize| [&[7; 16][..], &number.to_be_bytes()].concat();
-        (0..MOST + 10).for_each(|number| signed.remember(&signature(number)));
-        assert!(signed.0.lock().ends.len() <= MOST + 1);
-        assert!(signed.replaced(&signature(0)).is_none());
-        for number in [100, MOST + 9] {
-            assert_eq!(
-                signed.replaced(&signature(number)).as_deref(),
-                Some(&b"(credential signature)"[..]),
-                "{number}"
-            );
+        let signature = |number: usize| [&[7; 24][..], &number.to_be_bytes()].concat();
+        let (mut made, mut full) = (0, None);
+        while full.is_none() {
+            full = signed.remember(&signature(made)).err();
+            made += usize::from(full.is_none());
+            tokio::time::advance(Duration::from_millis(1)).await;
         }
+        assert!(made > 5000 && signed.0.lock().bytes <= MOST_BYTES, "{made}");
+        let Some(Full(wait)) = full else { panic!("{full:?}") };
+        assert!(wait < VALID && wait > VALID / 2, "{wait:?}");
+        for number in [0, 1024, made - 1] {
+            let shown = signed.replaced(&signature(number));
+            assert_eq!(shown.as_deref(), Some(&b"(credential signature)"[..]), "{number}");
+        }
+        assert!(signed.replaced(&signature(made)).is_none(), "it was not made");
+        tokio::time::advance(wait).await;
+        assert_eq!(signed.remember(&signature(made)), Ok(()), "the first has ended");
         assert!(signed.replaced(b"short").is_none() && signed.replaced(b"").is_none());
     }
 }

@@ -103,6 +103,14 @@ impl CallState {
         Ok(HandedOver { memory: self.scope.memory.clone(), bytes })
     }
 
+    /// Counts the answer of the call until that is over. It is there already, so it cannot wait for room; a small one is counted with every call.
+    fn keep(&self, bytes: usize) -> Result<(), NoRoom> {
+        if bytes <= SMALL_HANDOVER || self.scope.memory.try_grow(bytes) {
+            return Ok(());
+        }
+        Err(NoRoom { budget: self.budget })
+    }
+
     /// Counts what the host computes for the guest as the guest's: however long that takes, it is seen as one tick.
     pub(crate) fn computed<T>(&mut self, work: impl FnOnce(&Self) -> T) -> T {
         let start = Instant::now();
@@ -296,13 +304,16 @@ pub(crate) async fn call<R: Send + Leaving, T>(
             None => CallError::OutOfTime(limits.call_time),
         }),
         Ok(Err(error)) => Err(classify(&settings.provider, store.data(), error)),
-        Ok(Ok(mut answer)) => {
-            // Before anything of it is said.
-            if let Some(egress) = &settings.context.egress {
-                answer.clean(&egress.secrets().veil());
+        Ok(Ok(mut answer)) => match store.data().keep(answer.bytes()) {
+            Err(error) => Err(CallError::OutOfRoom(settings.provider.clone(), error)),
+            Ok(()) => {
+                // Before anything of it is said.
+                if let Some(egress) = &settings.context.egress {
+                    answer.clean(&egress.secrets().veil());
+                }
+                read(answer).map_err(CallError::BadAnswer)
             }
-            read(answer).map_err(CallError::BadAnswer)
-        }
+        },
     };
     settings.home.probe.look(function, &mut store);
     let state = store.data();

@@ -21,7 +21,8 @@ impl http::Host for CallState {
         let request = from_request(request);
         let _handed = self.hand_over(request.memory())?;
         self.will_send(std::slice::from_ref(&request));
-        let answer = self.turn.waiting(computing(egress.send(request, &self.scope), self.cpu_left())).await;
+        let sent = Box::pin(egress.send(request, &self.scope));
+        let answer = self.turn.waiting(computing(sent, self.cpu_left())).await;
         let answer = self.waited(answer)?;
         Ok(answer.map(to_response).map_err(to_error))
     }

@@ -85,41 +85,38 @@ impl Turn {
 
 #[cfg(test)]
 mod tests {
-    use tokio::task::JoinHandle;
+    use tokio::task::JoinSet;
 
     use super::*;
 
-    /// How many are done once nobody has anything to do.
-    async fn done(calls: &[JoinHandle<()>]) -> usize {
+    /// How many more are done once nobody has anything to do.
+    async fn done(calls: &mut JoinSet<()>) -> usize {
         for _ in 0..100 {
             yield_now().await;
         }
-        calls.iter().filter(|call| call.is_finished()).count()
+        std::iter::from_fn(|| calls.try_join_next()).count()
     }
 
     #[tokio::test]
     async fn of_a_crowd_one_more_computes_than_may_compute_for_long() {
         let turns = Turns::new(1);
         let crowd: Vec<Turn> = (0..32).map(|_| turns.call()).collect();
-        let begun: Vec<_> = crowd.iter().cloned().map(|call| tokio::spawn(async move { call.take().await })).collect();
-        assert_eq!(done(&begun).await, 2);
+        let mut begun: JoinSet<()> = crowd.iter().cloned().map(|call| async move { call.take().await }).collect();
+        assert_eq!(done(&mut begun).await, 2);
         crowd[0].give_way();
-        assert_eq!(done(&begun).await, 3, "the next in the line");
+        assert_eq!(done(&mut begun).await, 1, "the next in the line");
     }
 
     #[tokio::test]
     async fn a_short_call_waits_for_no_long_one() {
         let turns = Turns::new(1);
+        let long = |call: Turn| async move {
+            call.take().await;
+            call.pass_on().await;
+        };
         let crowd: Vec<Turn> = (0..8).map(|_| turns.call()).collect();
-        let long: Vec<_> = (crowd.iter().cloned())
-            .map(|call| {
-                tokio::spawn(async move {
-                    call.take().await;
-                    call.pass_on().await;
-                })
-            })
-            .collect();
-        assert_eq!(done(&long).await, 1);
+        let mut computing: JoinSet<()> = crowd.iter().cloned().map(long).collect();
+        assert_eq!(done(&mut computing).await, 1);
         turns.call().take().await;
     }
 
@@ -129,10 +126,12 @@ mod tests {
         let [waiter, first, second] = [turns.call(), turns.call(), turns.call()];
         waiter.take().await;
         first.take().await;
-        let waiting = tokio::spawn(async move { waiter.waiting(second.take()).await });
-        assert_eq!(done(std::slice::from_ref(&waiting)).await, 0, "the second has its place");
+        let mut waiting = JoinSet::new();
+        // The second has its place then.
+        waiting.spawn(async move { waiter.waiting(second.take()).await });
+        assert_eq!(done(&mut waiting).await, 0);
         first.give_way();
-        assert_eq!(done(&[waiting]).await, 1);
+        assert_eq!(done(&mut waiting).await, 1);
     }
 
     #[tokio::test]

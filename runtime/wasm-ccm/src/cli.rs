@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use ccm_apiserver::{EventSettings, Pings};
-use ccm_controllers::ServiceRange;
+use ccm_controllers::{ReservedRange, ServiceRange};
 use ccm_rollout::config::duration::{parse, parse_period};
 use ccm_sandbox::Pool;
 use ccm_serving::https::MinTls;
@@ -83,6 +83,10 @@ pub(crate) struct RunArgs {
     /// server, where it has ServiceCIDR objects (Kubernetes 1.33 and later).
     #[arg(long, value_name = "CIDR", value_delimiter = ',', help_heading = "Cluster")]
     pub(crate) service_cluster_ip_range: Vec<ServiceRange>,
+    /// An address or a CIDR that no load balancer and no Node gets, comma-separated or repeated: what the host cannot know, such as a virtual
+    /// address of the API server or of a gateway. Nodes of the control plane may have it.
+    #[arg(long, value_name = "CIDR", value_delimiter = ',', help_heading = "Cluster")]
+    pub(crate) reserved_address: Vec<ReservedRange>,
     /// How to reach the API server. Without it, the service account of the pod is used.
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]
     pub(crate) kubeconfig: Option<PathBuf>,

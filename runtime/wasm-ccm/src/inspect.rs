@@ -159,6 +159,16 @@ fn text(inspection: &Inspection<'_>) -> Result<String> {
         for grant in credential_uses {
             writeln!(out, "  --credential-use={grant}")?;
         }
+        let documents = documents(descriptor);
+        if !documents.is_empty() {
+            writeln!(
+                out,
+                "  in place of body, where that is a form or JSON; the refusal of a login names the field or the member:"
+            )?;
+        }
+        for grant in documents {
+            writeln!(out, "  --credential-use={grant}")?;
+        }
     }
     section(
         &mut out,
@@ -192,6 +202,16 @@ fn text(inspection: &Inspection<'_>) -> Result<String> {
 fn credential_uses(descriptor: &Descriptor) -> Vec<String> {
     let wide = descriptor.credentials.iter().filter(|credential| !needs_no_grant(&credential.uses));
     wide.flat_map(|credential| credential.uses.iter().map(|used| format!("{}={}", credential.name, UseGrant::of(used))))
+        .collect()
+}
+
+/// The same for bodies whose fields or members are named. Which ones they are, a component says only when it sends a request.
+fn documents(descriptor: &Descriptor) -> Vec<String> {
+    let all =
+        descriptor.credentials.iter().flat_map(|credential| credential.uses.iter().map(move |used| (credential, used)));
+    let in_body = all.filter(|(_, used)| used.place == Place::Body && used.path.is_some());
+    in_body
+        .flat_map(|(credential, used)| UseGrant::of_documents(used).map(|grant| format!("{}={grant}", credential.name)))
         .collect()
 }
 

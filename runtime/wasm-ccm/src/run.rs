@@ -88,6 +88,13 @@ pub(crate) fn configured(args: &RunArgs) -> Result<Vec<ProviderConfig>> {
     Ok(list)
 }
 
+/// The hosts by which this process and the pods reach the API server.
+fn servers(config: &Config) -> Vec<String> {
+    let url = config.cluster_url.host().map(str::to_owned);
+    let of_pods = std::env::var("KUBERNETES_SERVICE_HOST").ok().filter(|host| !host.is_empty());
+    url.into_iter().chain(of_pods).collect()
+}
+
 /// How much memory all calls have.
 ///
 /// # Errors
@@ -297,6 +304,8 @@ impl Process {
 
         let stores = self.reflectors.stores();
         let classes: Vec<_> = self.providers.iter().map(|provider| provider.load_balancer_classes.clone()).collect();
+        let shares_nodes = |provider: &ProviderConfig| provider.grants.sharing().is_ok_and(|shared| shared.nodes);
+        let shares_nodes = self.providers.iter().any(shares_nodes);
         let settings = self.args.swap.settings(self.args.leader.peers(self.leader.identity()));
         // It reads the state folder, which may be on a disk that does not answer.
         let rollout = tasks.unless_stopped(Rollout::new(self.providers, &settings, self.rollout)).await?;
@@ -325,9 +334,12 @@ impl Process {
         let addresses = ClusterAddresses::new(AddressSources {
             service_ranges: self.args.service_cluster_ip_range.clone(),
             pod_ranges: self.args.cluster_cidr.clone(),
-            server: self.config.cluster_url.host().map(str::to_owned),
+            reserved: self.args.reserved_address.clone(),
+            servers: servers(&self.config),
+            shares_nodes,
             nodes: Some(stores.nodes.reader()),
             services: stores.services.as_ref().map(ReflectorHandle::reader),
+            ..AddressSources::default()
         });
         // What providers say is checked from the first word on. An API server that does not say is not waited for.
         if tasks.unless_stopped(addresses.learn(&self.client)).await?.is_none() {

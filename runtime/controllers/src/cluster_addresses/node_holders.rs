@@ -1,11 +1,13 @@
 //! Which Node has an address, a name or a machine. A provider that gives a Node those of another one would lead the traffic of that one to
 //! it, or take both Nodes away with one machine.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::{AddressKind, AddressRefusal};
+use ipnet::IpNet;
 use kube::runtime::reflector::{ObjectRef, Store};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -26,6 +28,9 @@ const SEEN_WITHIN: Duration = Duration::from_secs(60);
 pub(super) struct NodeIndex {
     built: Option<Instant>,
     names: HashMap<Place, Box<str>>,
+    /// Whose pods are in which network, and how long the prefixes of these are.
+    pods: HashMap<IpNet, Box<str>>,
+    prefixes: BTreeSet<u8>,
     /// Addresses that are being written, or were and are not in the store yet.
     writes: HashMap<Place, Vec<Write>>,
 }
@@ -50,6 +55,17 @@ impl NodeIndex {
         for place in places(node) {
             self.names.entry(place).or_insert_with(|| node.name.clone());
         }
+        for range in pod_ranges(node) {
+            self.prefixes.insert(range.prefix_len());
+            self.pods.insert(range, node.name.clone());
+        }
+    }
+
+    /// The networks of pods that may have an address, each with its Node.
+    fn pods_with(&self, ip: IpAddr) -> impl Iterator<Item = (IpNet, &str)> {
+        let ranges = self.prefixes.iter().filter_map(move |prefix| IpNet::new(ip, *prefix).ok());
+        let ranges = ranges.map(|range| range.trunc());
+        ranges.filter_map(|range| self.pods.get(&range).map(|name| (range, &**name)))
     }
 
     /// Builds it anew where it is too old.
@@ -58,6 +74,7 @@ impl NodeIndex {
             return;
         }
         (self.built, self.names) = (Some(Instant::now()), HashMap::new());
+        (self.pods, self.prefixes) = (HashMap::new(), BTreeSet::new());
         for known in nodes.state() {
             self.note(&known);
         }
@@ -113,22 +130,29 @@ impl ClusterAddresses {
         }
         if let Place::Ip(ip) = place {
             let cluster_ip = || if self.knows_ranges() { None } else { self.cluster_ip(*ip) };
-            if let Some(clash) = self.clash(*ip).or_else(cluster_ip) {
+            let balancer = || if self.shares_nodes { None } else { self.balancer_with(*ip) };
+            if let Some(clash) = self.clash(*ip).or_else(cluster_ip).or_else(balancer) {
                 return Some(clash);
             }
         }
-        self.node_with(node, place, kind, write).map(AddressClash::Node)
+        self.another_with(node, place, kind, write)
     }
 
-    /// Another Node that has it.
-    fn node_with(&self, node: &Node, place: &Place, kind: AddressKind, write: &mut AddressWrite) -> Option<String> {
+    /// Another Node that has it, or whose pods have it.
+    fn another_with(
+        &self,
+        node: &Node,
+        place: &Place,
+        kind: AddressKind,
+        write: &mut AddressWrite,
+    ) -> Option<AddressClash> {
         let nodes = self.nodes.as_ref()?;
         // The name of a Node is the Node's, whatever addresses it has.
         if let Place::Name(name) = place
             && let Some(other) = nodes.get(&ObjectRef::new(name)).filter(|other| other.name != node.name)
             && !other.is_deleting
         {
-            return Some(other.name_any());
+            return Some(AddressClash::Node(other.name_any()));
         }
         let mut index = self.index.lock();
         index.refresh(nodes);
@@ -136,12 +160,21 @@ impl ClusterAddresses {
         if let Some(other) =
             holder.and_then(|name| nodes.get(&ObjectRef::new(name))).filter(|other| keeps(other, place, kind))
         {
-            return Some(other.name_any());
+            return Some(AddressClash::Node(other.name_any()));
+        }
+        if let Place::Ip(ip) = place {
+            let is_anothers = |range: &IpNet, name: &str| {
+                let other = nodes.get(&ObjectRef::new(name)).filter(|other| other.name != node.name);
+                other.is_some_and(|other| pod_ranges(&other).any(|known| known == *range))
+            };
+            if let Some((range, _)) = index.pods_with(*ip).find(|(range, name)| is_anothers(range, name)) {
+                return Some(AddressClash::PodRange(range));
+            }
         }
         if let Some((_, other)) =
             index.writers(place, node, nodes).find(|(one, other)| is_written(one, other, place, kind))
         {
-            return Some(other.name_any());
+            return Some(AddressClash::Node(other.name_any()));
         }
         index.begin(place, node, Some(kind), write);
         None
@@ -258,10 +291,12 @@ fn keeps(other: &Node, place: &Place, kind: AddressKind) -> bool {
 }
 
 /// Whether any network of pods has it, by what the Nodes say.
-pub(super) fn pod_range(nodes: &Store<Node>, ip: std::net::IpAddr) -> Option<ipnet::IpNet> {
-    let range = |node: &Node| {
-        let ranges = node.pod_cidrs.iter().filter_map(|text| text.parse::<ipnet::IpNet>().ok());
-        ranges.map(|range| range.trunc()).find(|range| range.contains(&ip))
-    };
+pub(super) fn pod_range(nodes: &Store<Node>, ip: IpAddr) -> Option<IpNet> {
+    let range = |node: &Node| pod_ranges(node).find(|range| range.contains(&ip));
     nodes.find(|node| range(node).is_some()).and_then(|node| range(&node))
+}
+
+/// The networks of the pods of a Node.
+fn pod_ranges(node: &Node) -> impl Iterator<Item = IpNet> {
+    node.pod_cidrs.iter().filter_map(|text| text.parse::<IpNet>().ok()).map(|range| range.trunc())
 }

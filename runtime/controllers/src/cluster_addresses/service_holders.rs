@@ -111,6 +111,15 @@ fn external_ips(service: &Service) -> impl Iterator<Item = IpAddr> {
 }
 
 impl ClusterAddresses {
+    /// A Service whose load balancer has it.
+    pub(super) fn balancer_with(&self, ip: IpAddr) -> Option<AddressClash> {
+        let has = |other: &Service| {
+            is_load_balancer(other) && !is_deleting(other) && ips(&ingress(other)).any(|known| known == ip)
+        };
+        let service = self.services.as_ref()?.find(has)?;
+        Some(AddressClash::LoadBalancer(ObjectRef::from_obj(&*service).object_name()))
+    }
+
     /// A Service that has it as its ClusterIP.
     pub(super) fn cluster_ip(&self, ip: IpAddr) -> Option<AddressClash> {
         let has_it = |service: &Service| cluster_ips(service).any(|known| known == ip);

@@ -48,7 +48,8 @@ async fn addresses_of_the_cluster_are_known_from_flags_objects_and_the_url_of_th
     store.apply_watcher_event(&Event::Apply(serde_json::from_value(kubernetes).unwrap()));
     let addresses = ClusterAddresses::new(AddressSources {
         service_ranges: vec!["10.200.0.0/16".parse().unwrap()],
-        server: Some("[2001:db8::6]".to_owned()),
+        servers: vec!["[2001:db8::6]".to_owned(), "192.0.2.30".to_owned()],
+        reserved: vec!["192.0.2.64/28".parse().unwrap(), "2001:db8::9".parse().unwrap()],
         services: Some(services),
         ..AddressSources::default()
     });
@@ -64,6 +65,10 @@ async fn addresses_of_the_cluster_are_known_from_flags_objects_and_the_url_of_th
         ("172.20.0.1", "the ClusterIP of Service default/kubernetes"),
         ("fd12::1", "the ClusterIP of Service default/kubernetes"),
         ("2001:db8::6", "an address of the API server"),
+        ("192.0.2.30", "an address of the API server"),
+        ("192.0.2.70", "reserved (--reserved-address 192.0.2.64/28)"),
+        ("::ffff:192.0.2.70", "reserved (--reserved-address 192.0.2.64/28)"),
+        ("2001:db8::9", "reserved (--reserved-address 2001:db8::9/128)"),
     ] {
         assert!(told(&addresses, address).contains(part), "{address}: {}", told(&addresses, address));
     }
@@ -129,4 +134,95 @@ async fn without_a_known_range_no_node_gets_the_cluster_ip_of_a_service() {
     };
     assert_eq!(clash("10.96.0.10"), Some(AddressClash::ClusterIp("kube-system/dns".to_owned())));
     assert_eq!(clash("10.96.0.11"), None);
+}
+
+/// The API server had a name, and a load balancer got its address.
+#[tokio::test(start_paused = true)]
+async fn the_addresses_of_the_api_servers_name_are_known_as_they_change() {
+    let answer = Arc::new(Mutex::new(Some(vec!["192.0.2.20", "::ffff:192.0.2.21"])));
+    let shared = Arc::clone(&answer);
+    let lookup = Lookup::new(move |name| {
+        assert_eq!(name, "api.cluster.test");
+        let known = shared.lock().clone();
+        let found = known.map(|known| known.into_iter().map(ip).collect::<Vec<_>>());
+        Box::pin(async move { found.ok_or_else(|| std::io::Error::other("no such name")) })
+    });
+    let servers = vec!["api.cluster.test".to_owned()];
+    let addresses = ClusterAddresses::new(AddressSources { servers, lookup, ..AddressSources::default() });
+    let client = client(|_| status(404, "NotFound"));
+    assert!(addresses.learn(&client).await);
+    let known = |texts: &[&str]| texts.iter().map(|text| !told(&addresses, text).is_empty()).collect::<Vec<_>>();
+    assert_eq!(told(&addresses, "192.0.2.20"), "an address of the API server");
+    assert_eq!(known(&["192.0.2.20", "192.0.2.21", "192.0.2.22"]), [true, true, false]);
+    let changes = async {
+        let log = Log::start();
+        for (now, is_known) in [
+            (Some(vec!["192.0.2.22"]), [true, true, true]),
+            (None, [true, true, true]),
+            (Some(vec!["192.0.2.22"]), [true, true, true]),
+        ] {
+            *answer.lock() = now;
+            tokio::time::sleep(Duration::from_secs(31)).await;
+            assert_eq!(known(&["192.0.2.20", "192.0.2.21", "192.0.2.22"]), is_known);
+        }
+        assert_eq!(log.lines("no such name").len(), 1);
+        tokio::time::sleep(Duration::from_secs(60 * 60)).await;
+        assert_eq!(
+            known(&["192.0.2.20", "192.0.2.21", "192.0.2.22"]),
+            [false, false, true],
+            "they were another one's long ago"
+        );
+    };
+    tokio::select! {
+        () = addresses.clone().follow(client) => panic!("it ends never"),
+        () = changes => {}
+    }
+}
+
+/// A machine said that it has the address of a pod, or of a load balancer, and their traffic went there.
+#[tokio::test(start_paused = true)]
+async fn no_node_gets_an_address_of_anothers_pods_or_of_a_load_balancer() {
+    let (nodes, mut store) = reflector::store::<Node>();
+    for (name, range) in [("a", "10.244.0.0/24"), ("b", "10.244.1.0/24"), ("c", "fd00:10::/64")] {
+        store.apply_watcher_event(&Event::Apply(node(name).with("/spec", "podCIDRs", json!([range])).object()));
+    }
+    let (services, mut writer) = reflector::store::<Service>();
+    let service = json!({
+        "metadata": { "name": "web", "namespace": "default" },
+        "spec": { "type": "LoadBalancer" },
+        "status": { "loadBalancer": { "ingress": [{ "ip": "203.0.113.9" }] } },
+    });
+    writer.apply_watcher_event(&Event::Apply(serde_json::from_value(service).unwrap()));
+    for shares_nodes in [false, true] {
+        let addresses = ClusterAddresses::new(AddressSources {
+            nodes: Some(nodes.clone()),
+            services: Some(services.clone()),
+            shares_nodes,
+            ..AddressSources::default()
+        });
+        let told = |text: &str, kind| {
+            let (node, place) = (node("a").object(), place::Place::of(text).unwrap());
+            let clash = addresses.clash_of_node(&node, &place, kind, &mut addresses.write_of("a"));
+            clash.map(|clash| clash.to_string()).unwrap_or_default()
+        };
+        for kind in [AddressKind::InternalIp, AddressKind::ExternalIp, AddressKind::Hostname] {
+            assert_eq!(told("10.244.1.7", kind), "in a range of pods, 10.244.1.0/24");
+            assert_eq!(told("fd00:10::7", kind), "in a range of pods, fd00:10::/64");
+            assert_eq!(told("10.244.0.7", kind), "", "its own pods are on it");
+            assert_eq!(told("10.244.2.7", kind), "");
+            let of_web = if shares_nodes { "" } else { "the address of Service default/web" };
+            assert_eq!(told("203.0.113.9", kind), of_web);
+        }
+    }
+    // Of a Node that has gone, or has other pods by now.
+    let addresses = ClusterAddresses::new(AddressSources { nodes: Some(nodes), ..AddressSources::default() });
+    let told = |text: &str| {
+        let (node, place) = (node("a").object(), place::Place::of(text).unwrap());
+        addresses.clash_of_node(&node, &place, AddressKind::InternalIp, &mut addresses.write_of("a")).is_some()
+    };
+    assert!(told("10.244.1.7"));
+    let other = node("b").with("/spec", "podCIDRs", json!(["10.244.3.0/24"])).object();
+    addresses.note(&other);
+    store.apply_watcher_event(&Event::Apply(other));
+    assert_eq!(["10.244.1.7", "10.244.3.7"].map(told), [false, true]);
 }

@@ -36,10 +36,15 @@ const fn way_out(clash: &AddressClash) -> &'static str {
         AddressClash::ServiceRange(_) => {
             "correct the machine in the cloud, or --service-cluster-ip-range if that is not the range of Services"
         }
+        AddressClash::Reserved(_) => {
+            "label the Node node-role.kubernetes.io/control-plane if it is one of those machines, or correct the machine in the cloud, or --reserved-address"
+        }
+        AddressClash::LoadBalancer(_) => {
+            "correct the machine in the cloud; where Nodes are the load balancers, --allow-shared-address=nodes grants it"
+        }
         AddressClash::NoPlace(_)
         | AddressClash::ClusterIp(_)
         | AddressClash::PodRange(_)
-        | AddressClash::LoadBalancer(_)
         | AddressClash::ExternalIp(_) => "correct the machine in the cloud, or replace the provider",
     }
 }
@@ -113,7 +118,9 @@ impl Holders {
                 place => self.addresses.clash_of_node(node, place, address.kind, &mut write),
             };
             let is_server = CONTROL_PLANE.iter().any(|label| node.labels.get(label).is_some());
-            if let Some(clash) = clash.filter(|clash| !(is_server && *clash == AddressClash::ApiServer)) {
+            let is_servers =
+                |clash: &AddressClash| matches!(clash, AddressClash::ApiServer | AddressClash::Reserved(_));
+            if let Some(clash) = clash.filter(|clash| !(is_server && is_servers(clash))) {
                 return Err(RefusedAddress { kind: address.kind, address: address.value.clone(), clash });
             }
         }
@@ -141,7 +148,8 @@ mod tests {
         let (reader, store) = reflector::store::<Node>();
         let addresses = ClusterAddresses::new(AddressSources {
             service_ranges: vec!["10.96.0.0/16".parse().unwrap()],
-            server: Some("192.0.2.10".to_owned()),
+            servers: vec!["192.0.2.10".to_owned()],
+            reserved: vec!["192.0.2.64/28".parse().unwrap()],
             nodes: Some(reader),
             ..AddressSources::default()
         });

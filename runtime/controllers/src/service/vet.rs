@@ -59,6 +59,9 @@ const fn way_out(clash: &AddressClash) -> &'static str {
         AddressClash::ServiceRange(_) => {
             "correct the load balancer in the cloud, or --service-cluster-ip-range if that is not the range of Services"
         }
+        AddressClash::Reserved(_) => {
+            "correct the load balancer in the cloud, or --reserved-address if nobody else has the address"
+        }
         AddressClash::NoPlace(_) | AddressClash::ClusterIp(_) | AddressClash::ApiServer => {
             "correct the load balancer in the cloud, or replace the provider"
         }

@@ -29,8 +29,7 @@ enum GrantedPlace {
     Query(String),
     /// The component sees only the status of such a request, unless the host captures a value of its answer. With `answer`, it sees the answer in any case.
     Body {
-        /// Where in the JSON it is; none for a body that is no JSON.
-        pointer: Option<String>,
+        within: Within,
         answer: bool,
     },
     /// Signs only texts that describe the request as it is sent. With `any`, it signs every text of the component.
@@ -40,10 +39,21 @@ enum GrantedPlace {
     Capture(CaptureSource),
 }
 
+/// Where in a body a credential stands: a cloud ignores or stores what it does not know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Within {
+    /// At this pointer of JSON.
+    Json(String),
+    /// The value of this field of a form.
+    Form(String),
+    /// Somewhere in a body that is neither.
+    Other,
+}
+
 /// The text is no [`UseGrant`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is none of ENDPOINT:header:NAME, ENDPOINT:query:NAME, ENDPOINT:body:PATH, ENDPOINT:body+answer:PATH, ENDPOINT:body-json:POINTER:PATH, ENDPOINT:body-json+answer:POINTER:PATH, ENDPOINT:signing, ENDPOINT:signing+any, ENDPOINT:capture-header:NAME, ENDPOINT:capture-json:POINTER, each with :PATH at its end where it holds for one path only"
+    "{0:?} is none of ENDPOINT:header:NAME, ENDPOINT:query:NAME, ENDPOINT:body:PATH, ENDPOINT:body+answer:PATH, ENDPOINT:body-json:POINTER:PATH, ENDPOINT:body-json+answer:POINTER:PATH, ENDPOINT:body-form:FIELD:PATH, ENDPOINT:body-form+answer:FIELD:PATH, ENDPOINT:signing, ENDPOINT:signing+any, ENDPOINT:capture-header:NAME, ENDPOINT:capture-json:POINTER, each with :PATH at its end where it holds for one path only"
 )]
 pub struct NoUseGrant(String);
 
@@ -54,10 +64,20 @@ impl UseGrant {
         let place = match &used.place {
             Place::Header(name) => GrantedPlace::Header(name.clone()),
             Place::Query(name) => GrantedPlace::Query(name.clone()),
-            Place::Body => GrantedPlace::Body { pointer: None, answer: false },
+            Place::Body => GrantedPlace::Body { within: Within::Other, answer: false },
             Place::Signing => GrantedPlace::Signing { any: false },
         };
         Self { endpoint: used.endpoint.clone(), place, path: used.path.clone() }
+    }
+
+    /// The grants of a body that a component declares, where that is a form or JSON, with words in place of the field and the member.
+    #[must_use]
+    pub fn of_documents(used: &CredentialUse) -> [Self; 2] {
+        [Within::Form("FIELD".to_owned()), Within::Json("POINTER".to_owned())].map(|within| Self {
+            endpoint: used.endpoint.clone(),
+            place: GrantedPlace::Body { within, answer: false },
+            path: used.path.clone(),
+        })
     }
 
     /// Whether it allows what a component declares.
@@ -76,15 +96,14 @@ impl UseGrant {
         matches!(self.place, GrantedPlace::Body { answer: true, .. }) && self.is_at(endpoint, path)
     }
 
-    /// Whether the credential may stand at this place of a body: at a pointer of JSON, or in one that is none.
-    pub(super) fn is_within(&self, endpoint: &str, path: &str, at: Option<&str>) -> bool {
-        matches!(&self.place, GrantedPlace::Body { pointer, .. } if pointer.as_deref() == at)
-            && self.is_at(endpoint, path)
+    /// Whether the credential may stand at this place of a body.
+    pub(super) fn is_within(&self, endpoint: &str, path: &str, at: &Within) -> bool {
+        matches!(&self.place, GrantedPlace::Body { within, .. } if within == at) && self.is_at(endpoint, path)
     }
 
     /// The grant of a place in a body.
-    pub(super) fn within(endpoint: &str, path: &str, at: Option<&str>) -> Self {
-        let place = GrantedPlace::Body { pointer: at.map(Into::into), answer: false };
+    pub(super) fn within(endpoint: &str, path: &str, at: &Within) -> Self {
+        let place = GrantedPlace::Body { within: at.clone(), answer: false };
         Self { endpoint: endpoint.to_owned(), place, path: Some(path.to_owned()) }
     }
 
@@ -158,12 +177,17 @@ impl FromStr for UseGrant {
             // A whole body may hold anything, so it needs the request that it is for.
             "body" | "body+answer" => path(rest)
                 .filter(Option::is_some)
-                .map(|path| (GrantedPlace::Body { pointer: None, answer: kind == "body+answer" }, path)),
+                .map(|path| (GrantedPlace::Body { within: Within::Other, answer: kind == "body+answer" }, path)),
             "body-json" | "body-json+answer" => named(rest)
                 .filter(|(pointer, path)| pointer.starts_with('/') && path.is_some())
                 .map(|(pointer, path)| {
-                    (GrantedPlace::Body { pointer: Some(pointer), answer: kind == "body-json+answer" }, path)
+                    (GrantedPlace::Body { within: Within::Json(pointer), answer: kind == "body-json+answer" }, path)
                 }),
+            "body-form" | "body-form+answer" => {
+                named(rest).filter(|(field, path)| !field.is_empty() && path.is_some()).map(|(field, path)| {
+                    (GrantedPlace::Body { within: Within::Form(field), answer: kind == "body-form+answer" }, path)
+                })
+            }
             "signing" | "signing+any" => {
                 path(rest).map(|path| (GrantedPlace::Signing { any: kind == "signing+any" }, path))
             }
@@ -185,11 +209,13 @@ impl fmt::Display for UseGrant {
         match &self.place {
             GrantedPlace::Header(name) => write!(f, "{endpoint}:header:{name}")?,
             GrantedPlace::Query(name) => write!(f, "{endpoint}:query:{name}")?,
-            GrantedPlace::Body { pointer, answer } => {
-                let (json, answer) =
-                    (if pointer.is_some() { "-json" } else { "" }, if *answer { "+answer" } else { "" });
-                write!(f, "{endpoint}:body{json}{answer}")?;
-                pointer.as_ref().map_or(Ok(()), |pointer| write!(f, ":{pointer}"))?;
+            GrantedPlace::Body { within, answer } => {
+                let answer = if *answer { "+answer" } else { "" };
+                match within {
+                    Within::Json(pointer) => write!(f, "{endpoint}:body-json{answer}:{pointer}")?,
+                    Within::Form(field) => write!(f, "{endpoint}:body-form{answer}:{field}")?,
+                    Within::Other => write!(f, "{endpoint}:body{answer}")?,
+                }
             }
             GrantedPlace::Signing { any } => write!(f, "{endpoint}:signing{}", if *any { "+any" } else { "" })?,
             GrantedPlace::Capture(CaptureSource::Header(name)) => write!(f, "{endpoint}:capture-header:{name}")?,
@@ -234,6 +260,8 @@ mod tests {
             "api:body+answer:/client/api",
             "identity:body-json:/auth/password:/v3/auth/tokens",
             "identity:body-json+answer:/a~1b/0:/v3/auth/tokens",
+            "identity:body-form:password:/login",
+            "identity:body-form+answer:user[password]:/login",
             "api:signing",
             "api:signing:/client/api",
             "api:signing+any",
@@ -262,6 +290,11 @@ mod tests {
             "identity:body-json:/auth",
             "identity:body-json:auth:/v3",
             "identity:body-json",
+            "identity:body-form",
+            "identity:body-form:/login",
+            "identity:body-form::/login",
+            "identity:body-form:password",
+            "identity:body-form:password:login",
             "api:signing:x",
             "identity:capture-json:id",
         ] {

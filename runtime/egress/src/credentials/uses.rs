@@ -8,7 +8,7 @@ use ccm_cloud::{Credential, CredentialUse, Place};
 
 pub(crate) use pin::Pin;
 
-use super::grant::{UseGrant, UseGrants, needs_no_grant};
+use super::grant::{UseGrant, UseGrants, Within, needs_no_grant};
 use crate::error::Refusal;
 use crate::http::CaptureSource;
 use crate::log::line;
@@ -111,19 +111,20 @@ impl Uses {
         self.grants(name).iter().any(|grant| grant.shows_answer(endpoint, path))
     }
 
-    /// Whether this credential, or a signature by it, may stand at this place of the body of requests to a path: at a pointer of JSON, or in a
-    /// body that is none.
+    /// Whether this credential, or a signature by it, may stand at this place of the body of requests to a path.
     ///
     /// # Errors
     ///
     /// [`Refusal::Denied`], with the grant that is missing.
-    pub(crate) fn check_body(&self, name: &str, endpoint: &str, path: &str, at: Option<&str>) -> Result<(), Refusal> {
+    pub(crate) fn check_body(&self, name: &str, endpoint: &str, path: &str, at: &Within) -> Result<(), Refusal> {
         if self.grants(name).iter().any(|grant| grant.is_within(endpoint, path, at)) {
             return Ok(());
         }
-        let place = at.map_or("in a body that is no JSON".to_owned(), |at| {
-            format!("at {:?} of a JSON body", line(at, MAX_SHOWN))
-        });
+        let place = match at {
+            Within::Json(pointer) => format!("at {:?} of a JSON body", line(pointer, MAX_SHOWN)),
+            Within::Form(field) => format!("in the field {:?} of a form", line(field, MAX_SHOWN)),
+            Within::Other => "in a body that is neither JSON nor a form".to_owned(),
+        };
         let flag = flag(name, &UseGrant::within(endpoint, path, at));
         Err(Refusal::Denied(format!(
             "credential {name:?} is not granted {place}: if that is where the cloud's logins have it, the operator gives {flag}"

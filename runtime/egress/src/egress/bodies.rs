@@ -8,6 +8,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
+use crate::credentials::Within;
 use crate::http::Part;
 use crate::login_names::is_login_member;
 
@@ -71,8 +72,40 @@ pub(super) fn read(parts: &[Part], mark: &str) -> Result<Body, Unreadable> {
     }
 }
 
-/// The first field of a form that looks like a login, with something that the component wrote: some clouds read only the begin of a password.
-pub(super) fn login_of_form(parts: &[Part], mark: &str) -> Option<String> {
+/// Where the credentials of a form stand, in the order of the parts: the value of a field, or a body that is nothing else. `read` has taken it for
+/// a form.
+pub(super) fn fields(parts: &[Part], mark: &str) -> Result<Vec<Within>, Unreadable> {
+    let text = form(parts, mark);
+    if !text.contains('=') {
+        return Ok(text.matches(mark).map(|_| Within::Other).collect());
+    }
+    let refused = |why: &str| Err(Unreadable(why.to_owned()));
+    let (mut seen, mut found) = (HashSet::new(), Vec::new());
+    for field in text.split('&') {
+        let (name, value) = field.split_once('=').unwrap_or((field, ""));
+        let has_credential = field.contains(mark);
+        let name = decoded(name);
+        // Some clouds begin another field there.
+        if has_credential && field.contains(';') {
+            return refused("a field with a credential has a semicolon");
+        }
+        if has_credential && value != mark {
+            return refused("a credential in it has something else beside it in the same field, or stands in a name");
+        }
+        if !name.is_ascii() || name.chars().any(char::is_control) {
+            return refused("the name of a field has control characters or letters beyond ASCII");
+        }
+        if !name.is_empty() && !seen.insert(name.to_ascii_lowercase()) {
+            return refused("it has a field twice");
+        }
+        if has_credential {
+            found.push(Within::Form(name));
+        }
+    }
+    Ok(found)
+}
+
+fn form(parts: &[Part], mark: &str) -> String {
     let mut text = String::new();
     for part in parts {
         match part {
@@ -80,6 +113,12 @@ pub(super) fn login_of_form(parts: &[Part], mark: &str) -> Option<String> {
             Part::Secret { .. } | Part::Signature { .. } => text.push_str(mark),
         }
     }
+    text
+}
+
+/// The first field of a form that looks like a login, with something that the component wrote: some clouds read only the begin of a password.
+pub(super) fn login_of_form(parts: &[Part], mark: &str) -> Option<String> {
+    let text = form(parts, mark);
     let fields = text.split(['&', ';']).filter_map(|field| field.split_once('='));
     let mut named = fields.map(|(name, value)| (decoded(name), value));
     named
@@ -109,12 +148,12 @@ impl Reading<'_> {
 
 /// What is in a part of the document.
 #[derive(Clone, Copy, Default)]
-struct Within {
+struct Contents {
     has_credential: bool,
     has_words: bool,
 }
 
-impl Within {
+impl Contents {
     const fn and(self, other: Self) -> Self {
         Self {
             has_credential: self.has_credential || other.has_credential,
@@ -126,54 +165,54 @@ impl Within {
 struct At<'r, 'm>(&'r mut Reading<'m>);
 
 impl<'de> DeserializeSeed<'de> for At<'_, '_> {
-    type Value = Within;
+    type Value = Contents;
 
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Within, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Contents, D::Error> {
         json.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for At<'_, '_> {
-    type Value = Within;
+    type Value = Contents;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
 
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Within, E> {
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Contents, E> {
         if text == self.0.mark {
             let pointer = self.0.pointer();
             self.0.json.credentials.push(pointer);
-            return Ok(Within { has_credential: true, has_words: false });
+            return Ok(Contents { has_credential: true, has_words: false });
         }
         if text.contains(self.0.mark) {
             return Err(E::custom("a credential in it has something else beside it in the same text"));
         }
-        Ok(Within { has_credential: false, has_words: !text.is_empty() })
+        Ok(Contents { has_credential: false, has_words: !text.is_empty() })
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Within, E> {
-        Ok(Within::default())
+    fn visit_bool<E>(self, _: bool) -> Result<Contents, E> {
+        Ok(Contents::default())
     }
 
-    fn visit_unit<E>(self) -> Result<Within, E> {
-        Ok(Within::default())
+    fn visit_unit<E>(self) -> Result<Contents, E> {
+        Ok(Contents::default())
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<Within, E> {
-        Ok(Within { has_credential: false, has_words: true })
+    fn visit_u64<E>(self, _: u64) -> Result<Contents, E> {
+        Ok(Contents { has_credential: false, has_words: true })
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<Within, E> {
-        Ok(Within { has_credential: false, has_words: true })
+    fn visit_i64<E>(self, _: i64) -> Result<Contents, E> {
+        Ok(Contents { has_credential: false, has_words: true })
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Within, E> {
-        Ok(Within { has_credential: false, has_words: true })
+    fn visit_f64<E>(self, _: f64) -> Result<Contents, E> {
+        Ok(Contents { has_credential: false, has_words: true })
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Within, A::Error> {
-        let mut within = Within::default();
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Contents, A::Error> {
+        let mut within = Contents::default();
         self.0.path.push("0".to_owned());
         let mut index = 0_usize;
         while let Some(item) = items.next_element_seed(At(self.0))? {
@@ -187,8 +226,8 @@ impl<'de> Visitor<'de> for At<'_, '_> {
         Ok(within)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Within, A::Error> {
-        let mut within = Within::default();
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Contents, A::Error> {
+        let mut within = Contents::default();
         let mut seen = HashSet::new();
         while let Some(name) = members.next_key::<String>()? {
             if name.contains(self.0.mark) {
@@ -298,6 +337,37 @@ mod tests {
         for (text, body, login) in rows {
             assert_eq!(read(&parts(text), MARK), Ok(body), "{text}");
             assert_eq!(login_of_form(&parts(text), MARK).as_deref(), login, "{text}");
+        }
+    }
+
+    #[test]
+    fn credentials_in_forms_are_found_in_their_fields() {
+        let field = |name: &str| Within::Form(name.to_owned());
+        for (text, found) in [
+            ("user=me&password=@", vec![field("password")]),
+            ("user%5Bpass%5D=@&comment=@", vec![field("user[pass]"), field("comment")]),
+            ("user=me&a=@&", vec![field("a")]),
+            ("=@", vec![field("")]),
+            ("@", vec![Within::Other]),
+            ("\"@\"", vec![Within::Other]),
+            ("user=me", vec![]),
+        ] {
+            assert_eq!(fields(&parts(text), MARK), Ok(found), "{text}");
+        }
+        for (text, words) in [
+            ("password=x&password=@", "twice"),
+            ("password=x&Pass%77ord=@", "twice"),
+            ("a=x;password=@", "semicolon"),
+            ("password=@;a=x", "semicolon"),
+            ("password=x@", "beside it"),
+            ("password=@@", "beside it"),
+            ("a=1&@=x", "in a name"),
+            ("a=1&@", "in a name"),
+            ("pa%C5%BFsword=x&a=@", "beyond ASCII"),
+            ("password%00=@", "control characters"),
+        ] {
+            let Err(Unreadable(why)) = fields(&parts(text), MARK) else { panic!("{text}") };
+            assert!(why.contains(words), "{text}: {why}");
         }
     }
 }

@@ -6,7 +6,7 @@ use url::Url;
 use super::bodies::{self, Body, Unreadable};
 use super::render::MAX_SIGNATURES;
 use super::{Egress, key};
-use crate::credentials::{At, Spot};
+use crate::credentials::{At, Spot, Within};
 use crate::error::TransportError;
 use crate::http::{Part, Request, SignedPart};
 use crate::log::line;
@@ -97,19 +97,27 @@ impl Egress {
         });
         match read {
             Body::Json(json) => {
-                for (name, pointer) in names.zip(&json.credentials) {
-                    uses.check_body(name, endpoint, path, Some(pointer))?;
+                for (name, pointer) in names.zip(json.credentials) {
+                    uses.check_body(name, endpoint, path, &Within::Json(pointer))?;
                 }
                 json.login.map_or(Ok(()), |place| own_login(&place))
             }
             Body::Form | Body::Other => {
-                for name in names {
-                    uses.check_body(name, endpoint, path, None)?;
+                let places = if read == Body::Form && said != Said::Xml {
+                    bodies::fields(body, &mark).map_err(unreadable)?
+                } else {
+                    vec![Within::Other; names.clone().count()]
+                };
+                for (name, place) in names.zip(places) {
+                    uses.check_body(name, endpoint, path, &place)?;
                 }
                 if said != Said::Xml
                     && let Some(place) = bodies::login_of_form(body, &mark)
                 {
                     return own_login(&place);
+                }
+                if said == Said::Form && read == Body::Other {
+                    return Err(unreadable(Unreadable("it is not what its content-type says".to_owned())));
                 }
                 if read == Body::Other && !is_secret(body) {
                     let why = "the body of a login is neither JSON nor a form, and has no credential in it: nobody knows who asks by it";
@@ -232,7 +240,8 @@ enum Said {
     Nothing,
     Json,
     Xml,
-    /// A form, or something else that the host does not know.
+    Form,
+    /// Something that the host does not know.
     Other,
 }
 
@@ -240,12 +249,12 @@ impl Said {
     /// A cloud reads a body by what is said of it. So what looks like JSON is said to be JSON.
     fn fits(self, body: &Body) -> Result<(), Unreadable> {
         let fits = match (self, body) {
-            (Self::Nothing, _) | (Self::Json, Body::Json(_)) | (Self::Xml | Self::Other, Body::Form | Body::Other) => {
-                true
-            }
+            (Self::Nothing, _)
+            | (Self::Json, Body::Json(_))
+            | (Self::Xml | Self::Form | Self::Other, Body::Form | Body::Other) => true,
             // A single value is JSON too.
             (Self::Json, Body::Form) => true,
-            (Self::Json, Body::Other) | (Self::Xml | Self::Other, Body::Json(_)) => false,
+            (Self::Json, Body::Other) | (Self::Xml | Self::Form | Self::Other, Body::Json(_)) => false,
         };
         if fits { Ok(()) } else { Err(Unreadable("it is not what its content-type says".to_owned())) }
     }
@@ -273,6 +282,7 @@ fn content_type(request: &Request) -> Result<Said, Unreadable> {
         kind if kind.starts_with("multipart/") => return refused("the host does not read bodies of several parts"),
         kind if kind.ends_with("/json") || kind.ends_with("+json") => Said::Json,
         kind if kind.ends_with("/xml") || kind.ends_with("+xml") => Said::Xml,
+        "application/x-www-form-urlencoded" => Said::Form,
         _ => Said::Other,
     })
 }

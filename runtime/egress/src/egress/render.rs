@@ -15,6 +15,7 @@ use crate::paths;
 use crate::redact::{Redactor, placeholder};
 use crate::secret::Secret;
 use crate::signature::Algorithm;
+use crate::signed::Full;
 
 /// Most signatures of a request. Those that there are need one. A signature with a long RSA key takes the host several
 /// milliseconds, which are not counted as the guest's: so the number of requests is what bounds them.
@@ -277,7 +278,14 @@ impl Filling<'_> {
             )
         })?;
         if self.egress.credentials.is_given(key) {
-            self.egress.credentials.signed().remember(&signature);
+            let remembered = self.egress.credentials.signed().remember(&signature);
+            remembered.map_err(|Full(wait)| TransportError {
+                retry_after: Some(wait),
+                ..TransportError::unsent(
+                    TransportReason::Throttled,
+                    format!("so many requests were signed with {key:?} and other keys within 15 minutes that the host cannot remember another signature, which it would have to keep out of answers: it is not sent before one of them has ended"),
+                )
+            })?;
         }
         self.signatures.push(signature);
         Ok(encoded)

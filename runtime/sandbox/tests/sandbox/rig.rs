@@ -191,8 +191,24 @@ pub(crate) fn granted() -> UseGrants {
                 "api:capture-json:/t",
             ],
         ),
-        ("api-key", &["api:query:apiKey", "api:body+answer:/client/api", "api:body-json+answer:/key:/client/api"]),
-        ("secret-key", &["api:signing+any", "api:query:signature", "api:body+answer:/client/api"]),
+        (
+            "api-key",
+            &[
+                "api:query:apiKey",
+                "api:body+answer:/client/api",
+                "api:body-json+answer:/key:/client/api",
+                "api:body-form+answer:apiKey:/client/api",
+            ],
+        ),
+        (
+            "secret-key",
+            &[
+                "api:signing+any",
+                "api:query:signature",
+                "api:body+answer:/client/api",
+                "api:body-form+answer:signature:/client/api",
+            ],
+        ),
         ("key", &["api:signing+any", "api:header:authorization"]),
     ];
     let parsed = |uses: &[&str]| uses.iter().map(|used| used.parse().unwrap()).collect();

@@ -114,3 +114,30 @@ async fn tables_count_as_well() {
         assert!(error.is_none_or(|error| matches!(error, LoadError::Describe(CallError::OutOfRoom(..)))));
     }
 }
+
+/// Labels of machines were nobody's memory: the host had them for every call at the same time.
+#[tokio::test]
+async fn what_a_guest_answers_counts_as_memory_of_its_call() {
+    let limits = Limits { host_call_bytes: 128 * MIB, ..Limits::default() };
+    for (memory_bytes, has_room) in [(48 * MIB, false), (256 * MIB, true)] {
+        let sandbox = sandbox(memory_bytes, 1);
+        let memory = sandbox.memory();
+        let (provider, record) = provider(&sandbox, "hostile", limits).await;
+        let answer = provider.find(vec![node("huge-list")], Need::Metadata).await;
+        let text = format!("{answer:?}");
+        if has_room {
+            assert!(text.contains("300000 labels of a machine"), "{text}");
+        } else {
+            let error = answer.unwrap_err();
+            let text = error.to_string();
+            assert!(matches!(error, FindError::Failed(_)), "{text}");
+            assert!(
+                ["hostile", "50331648 bytes", "--provider-memory"].iter().all(|part| text.contains(part)),
+                "{text}"
+            );
+            assert_eq!(record.take_ends().pop().map(|end| end.outcome), Some("no-room"));
+        }
+        assert_eq!(memory.given(), 0);
+        assert_eq!(provider.find(vec![node("good")], Need::Metadata).await, Ok(vec![found("good", &[])]));
+    }
+}

@@ -70,6 +70,8 @@ fn case_248_each_flag_lands_in_its_setting() {
         "--cluster-name=k8s",
         "--cluster-cidr=1.2.3.4/24",
         "--service-cluster-ip-range=10.96.0.0/16,fd96::/112",
+        "--reserved-address=192.0.2.64/28,192.0.2.9",
+        "--reserved-address=2001:db8::9",
         "--node-monitor-period=7s",
         "--node-status-update-frequency=10m",
         "--concurrent-node-syncs=2",
@@ -98,6 +100,8 @@ fn case_248_each_flag_lands_in_its_setting() {
     assert_eq!((args.cluster_name.as_str(), args.cluster_cidr.as_slice()), ("k8s", &["1.2.3.4/24".to_owned()][..]));
     let ranges: Vec<String> = args.service_cluster_ip_range.iter().map(ToString::to_string).collect();
     assert_eq!(ranges, ["10.96.0.0/16", "fd96::/112"]);
+    let reserved: Vec<String> = args.reserved_address.iter().map(ToString::to_string).collect();
+    assert_eq!(reserved, ["192.0.2.64/28", "192.0.2.9/32", "2001:db8::9/128"]);
     assert_eq!(
         (args.node_lifecycle.settings().monitor_period, args.node_status_update_frequency),
         (seconds(7), seconds(600))

@@ -223,12 +223,19 @@ impl Tenant {
     ///
     /// Something resists.
     pub async fn remove(self) -> Result<()> {
-        for balancer in self.balancers().await? {
-            self.user
-                .delete("load-balancer", &format!("/v2.0/lbaas/loadbalancers/{}?cascade=true", id(&balancer)?))
-                .await?;
-        }
-        until(LIMIT, async || Ok(self.balancers().await?.is_empty())).await?;
+        until(LIMIT, async || {
+            let left = self.balancers().await?;
+            // Octavia finishes what it does before.
+            let is_still = |balancer: &&Value| {
+                !balancer["provisioning_status"].as_str().unwrap_or_default().starts_with("PENDING")
+            };
+            for balancer in left.iter().filter(is_still) {
+                let path = format!("/v2.0/lbaas/loadbalancers/{}?cascade=true", id(balancer)?);
+                self.user.delete("load-balancer", &path).await?;
+            }
+            Ok(left.is_empty())
+        })
+        .await?;
         let servers = self.list("compute", "/v2.1/servers", "servers").await?;
         for server in &servers {
             self.user.delete("compute", &format!("/v2.1/servers/{}", id(server)?)).await?;

@@ -138,6 +138,7 @@ fn what_a_component_wants_of_the_operator_is_shown_with_the_keys_and_variables_t
         "used at api (signing), api (query signature)",
         "  --credential-use=password=identity:body:/v3/auth/tokens\n",
         "  --credential-use=api-key=api:query:apiKey\n  --credential-use=api-key=api:body:/client/api\n",
+        "  --credential-use=password=identity:body-form:FIELD:/v3/auth/tokens\n  --credential-use=password=identity:body-json:POINTER:/v3/auth/tokens\n",
     ];
     for part in parts {
         assert!(stdout.contains(part), "{stdout} does not say {part:?}");

@@ -19,9 +19,10 @@ fn cluster() -> Bench {
         syncer.addresses = ClusterAddresses::new(AddressSources {
             service_ranges: ranges,
             pod_ranges: vec!["10.244.0.0/16".to_owned(), "none".to_owned()],
-            server: Some("198.51.100.6".to_owned()),
+            servers: vec!["198.51.100.6".to_owned()],
             nodes: Some(bench.nodes.as_reader()),
             services: Some(syncer.store.clone()),
+            ..AddressSources::default()
         });
         Arc::new(syncer)
     };

@@ -54,7 +54,16 @@ async fn a_credential_does_not_lend_itself_to_a_login_of_the_components_own() {
     let credentials =
         || vec![("token", vec![header("authorization"), Place::Body]), ("session", vec![header("x-session")])];
     let granted: &[(&str, &[&str])] = &[
-        ("token", &["api:header:authorization", "api:body:/", "api:body-json:/auth/password:/"]),
+        (
+            "token",
+            &[
+                "api:header:authorization",
+                "api:body:/",
+                "api:body-json:/auth/password:/",
+                "api:body-form:password:/",
+                "api:body-form:comment:/",
+            ],
+        ),
         ("session", SESSION),
     ];
     let egress = open(&cloud, credentials(), granted).unwrap();
@@ -105,7 +114,8 @@ async fn a_credential_does_not_lend_itself_to_a_login_of_the_components_own() {
 async fn what_a_body_is_is_what_its_content_type_says() {
     let cloud = login_cloud();
     let credentials = || vec![("token", vec![Place::Body]), ("session", vec![header("x-session")])];
-    let granted: &[(&str, &[&str])] = &[("token", &["api:body:/", "api:body-json:/password:/"]), ("session", SESSION)];
+    let granted: &[(&str, &[&str])] =
+        &[("token", &["api:body:/", "api:body-json:/password:/", "api:body-form:password:/"]), ("session", SESSION)];
     let egress = open(&cloud, credentials(), granted).unwrap();
     let login = |kinds: &[&str], before: &str, after: &str| {
         captures(Request {
@@ -119,6 +129,7 @@ async fn what_a_body_is_is_what_its_content_type_says() {
     for (request, part) in [
         (login(&[FORM], "<=1&username=attacker&password=evil&x=", ""), "\"password\""),
         (login(&[FORM], JSON, r#"","x":"&username=attacker&password=evil&z="}"#), "not what its content-type says"),
+        (login(&[FORM], "user=me\n&comment=", ""), "not what its content-type says"),
         (login(&["text/plain"], JSON, "\"}"), "not what its content-type says"),
         (login(&["application/json"], "<login key=\"", "\"/>"), "not what its content-type says"),
         (login(&["multipart/form-data; boundary=x"], "--x\r\n", "\r\n--x--"), "several parts"),
@@ -160,7 +171,48 @@ async fn a_grant_of_a_body_of_json_names_the_member() {
     // Nor is it a grant of anything that is no JSON.
     let form = captures(Request { body: vec![bytes("x="), secret("token")], ..post(Effect::Read) });
     let error = egress.send(form, &call()).await.unwrap_err();
-    assert!(error.message.contains("--credential-use=token=api:body:/"), "{error}");
+    assert!(error.message.contains("--credential-use=token=api:body-form:x:/"), "{error}");
+}
+
+/// The same of a form: the component wrote the credential into a field that the cloud stores, or ignores for a login of the component's own.
+#[tokio::test]
+async fn a_grant_of_a_form_names_the_field() {
+    let cloud = login_cloud();
+    let credentials = || vec![("token", vec![Place::Body]), ("session", vec![header("x-session")])];
+    let form = |before: &str, after: &str| {
+        captures(Request { body: vec![bytes(before), secret("token"), bytes(after)], ..post(Effect::Read) })
+    };
+    let granted: &[(&str, &[&str])] = &[("token", &["api:body:/"]), ("session", SESSION)];
+    let egress = open(&cloud, credentials(), granted).unwrap();
+    for (before, flag) in [
+        ("user=me&password=", "api:body-form:password:/"),
+        ("user=attacker&comment=", "api:body-form:comment:/"),
+        ("user%5Bpass%5D=", "api:body-form:user[pass]:/"),
+    ] {
+        let error = egress.send(form(before, ""), &call()).await.unwrap_err();
+        assert_eq!((error.reason, error.maybe_sent), (TransportReason::Denied, false), "{error}");
+        assert!(error.message.contains(&format!("--credential-use=token={flag}")), "{error}");
+    }
+    egress.send(form("", ""), &call()).await.unwrap();
+    assert_eq!(cloud.take().len(), 1, "a body that is nothing else has no fields");
+    let granted: &[(&str, &[&str])] = &[("token", &["api:body-form:password:/"]), ("session", SESSION)];
+    let egress = open(&cloud, credentials(), granted).unwrap();
+    for (before, after) in [("user=me&password=", "&x=y"), ("pass%77ord=", "")] {
+        egress.send(form(before, after), &call()).await.unwrap();
+    }
+    for (before, after, part) in [
+        ("", "", "in a body that is neither JSON nor a form"),
+        ("Password=", "", "api:body-form:Password:/"),
+        ("password=x&password=", "", "twice"),
+        ("password=", "&PASSWORD=", "twice"),
+        ("user=me;password=", "", "semicolon"),
+        ("password=x", "", "beside it"),
+        ("password=", "&comment=x;token=y", "token"),
+    ] {
+        let error = egress.send(form(before, after), &call()).await.unwrap_err();
+        assert!(error.message.contains(part) && !error.maybe_sent, "{before}: {error}");
+    }
+    assert_eq!(cloud.take().len(), 2);
 }
 
 /// A header that a cloud stores, and that whoever reads the object sees.
@@ -234,7 +286,7 @@ async fn a_login_that_is_answered_by_a_redirect_tells_its_status_alone() {
     const PLACE: &str = "https://app.test/#access_token=session-Oob3eiwu";
     let cloud = Cloud::start(|_| {
         let headers = format!("location: {PLACE}\r\nrefresh: 0; url={PLACE}\r\n");
-        Reply::Bytes(reply("302 Found", &headers, &format!("<a href='{PLACE}'>")))
+        Reply::Bytes(reply("302 Found", &headers, format!("<a href='{PLACE}'>")))
     });
     let credentials =
         vec![("token", vec![header("authorization"), Place::Body]), ("session", vec![header("x-session")])];
