@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{read, sources};
 
 /// Providers with a table, in the order of the page.
-const PROVIDERS: [&str; 2] = ["cloudlycke", "digitalocean"];
+const PROVIDERS: [&str; 3] = ["cloudlycke", "digitalocean", "openstack"];
 
 fn descriptor(provider: &str) -> Value {
     let file = component(&format!("providers/{provider}.wasm")).unwrap();
