@@ -84,7 +84,14 @@ fn who_shares_under_the_go_manager_keeps_the_load_balancer_and_its_address_in_wh
             assert_eq!(reaction(&done), Reaction::Pending, "{case}: {:?}", done.outcome.failure);
             tags.push(uid_of(name));
             assert_eq!(writes(&cloud), [(PUT.to_owned(), json!({ "loadbalancer": { "tags": tags } }))], "{case}");
-            // Then its listener, and it has the address that it had.
+            // Then its listener.
+            let line = format!("load-balancer PUT /lbaas/listeners/listener-{name}");
+            let cloud = cloud_of(&shared(&tags), &listeners, &pools_of(names), &[member(1), member(2)])
+                .on(&line, Reply::json(200, "{}"));
+            run(&service);
+            let expected = json!({ "listener": { "tags": [tag_of(name), uid_of(name)] } });
+            assert_eq!(writes(&cloud), [(line, expected)], "{case}");
+            // It has the address that it had.
             migrated.push(name);
             let listeners = listeners_of(names, |name| migrated.contains(&name));
             let cloud = cloud_of(&shared(&tags), &listeners, &pools_of(names), &[member(1), member(2)]);
