@@ -89,6 +89,10 @@ pub(crate) fn mark(config: &Config, host: &Host, service: &Service) -> Result<Op
     let others = spec_names.other_uids(&balancer.tags);
     let uid = if balancer.tags.contains(&spec_names.uid) {
         Some(service.uid.clone())
+    } else if !(others.is_empty() && spec_names.is_first(&balancer.name, &balancer.tags))
+        && work.is_sharer(&balancer)?
+    {
+        return Ok(Some(share(&balancer, service)));
     } else if others.is_empty() {
         None
     } else if balancer.tags.contains(&spec_names.balancer) || work.had_one() {
@@ -96,12 +100,14 @@ pub(crate) fn mark(config: &Config, host: &Host, service: &Service) -> Result<Op
         others.first().map(|uid| (*uid).to_owned())
     } else {
         // Somebody wrote the ID to share it: what this Service gets of it is its own.
-        return Ok(Some(Mark {
-            load_balancer: format!("{}/{}", balancer.id, service.uid),
-            uid: Some(service.uid.clone()),
-        }));
+        return Ok(Some(share(&balancer, service)));
     };
     Ok(Some(Mark { load_balancer: balancer.id, uid }))
+}
+
+/// What a Service has of a load balancer that it shares.
+fn share(balancer: &Balancer, service: &Service) -> Mark {
+    Mark { load_balancer: format!("{}/{}", balancer.id, service.uid), uid: Some(service.uid.clone()) }
 }
 
 pub(crate) fn ensure(config: &Config, host: &Host, service: &Service, backends: &[Backend]) -> Done {
@@ -226,7 +232,9 @@ impl Work<'_> {
     /// Whether this Service may use it.
     fn admit(&self, balancer: &Balancer) -> Result<(), Failure> {
         let spec_names = &self.spec.names;
-        if spec_names.are_own(&balancer.tags) || self.is_owner(balancer) {
+        // Who is named there and was not refused shares it already.
+        let is_named = balancer.tags.contains(&spec_names.balancer);
+        if is_named || spec_names.are_own(&balancer.tags) || self.is_owner(balancer) {
             return Ok(());
         }
         let others = spec_names.others(&balancer.tags);

@@ -88,7 +88,28 @@ impl Names {
     /// cluster as well. Without a UID it is the Go manager's, or from before.
     pub(crate) fn are_own(&self, tags: &[String]) -> bool {
         let is_own = |tag: &String| *tag == self.uid || self.former.as_ref() == Some(tag);
-        tags.iter().any(is_own) || (!tags.iter().any(|tag| uid_of(tag).is_some()) && tags.contains(&self.balancer))
+        tags.iter().any(is_own) || self.is_of_go(tags)
+    }
+
+    /// Whether tags name this Service among several, and somebody of them has no UID yet, as the Go manager leaves them.
+    pub(crate) fn may_share(&self, tags: &[String]) -> bool {
+        let named = tags.iter().filter(|tag| is_of_service(tag)).count();
+        let known = tags.iter().filter(|tag| uid_of(tag).is_some()).count();
+        named > 1 && named > known && tags.contains(&self.balancer) && !tags.contains(&self.uid)
+    }
+
+    /// Whether a thing has this Service's name and nobody's UID: the Go manager made it.
+    pub(crate) fn is_of_go(&self, tags: &[String]) -> bool {
+        tags.contains(&self.balancer) && !tags.iter().any(|tag| uid_of(tag).is_some())
+    }
+
+    /// Of those that share a load balancer, the one that has it as long as no tag has a UID: it was made for this one, or else this is the
+    /// first by name.
+    pub(crate) fn is_first(&self, name: &str, tags: &[String]) -> bool {
+        if tags.iter().any(|tag| tag == name) {
+            return name == self.balancer;
+        }
+        tags.iter().filter(|tag| is_of_service(tag)).min() == Some(&self.balancer)
     }
 
     /// The tags of a thing that is this Service's: those of others stay.

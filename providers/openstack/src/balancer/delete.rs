@@ -120,6 +120,13 @@ impl Work<'_> {
             ..Seen::default()
         };
         let mut steps = vec![];
+        let spec_names = &self.spec.names;
+        if self.is_sharer(balancer)? {
+            // Its listeners say that it shares the load balancer, and they go before its tags.
+            let body = json!({ "tags": spec_names.with_own(&balancer.tags) });
+            let says = format!("tags of load balancer {}", balancer.id);
+            return Ok(vec![Step::change(Thing::Balancer, &balancer.id, body, &says)]);
+        }
         let (own, others): (Vec<_>, Vec<_>) =
             seen.listeners.iter().partition(|listener| self.is_own(balancer, &listener.tags));
         for listener in own {
@@ -133,7 +140,6 @@ impl Work<'_> {
         }
         let free = seen.pools.iter().filter(|pool| pool.listeners.is_empty() && plan::is_pool_of(self, pool));
         steps.extend(free.map(|pool| Step::delete(Thing::Pool, &pool.id, &format!("pool {}", pool.name))));
-        let spec_names = &self.spec.names;
         let left = spec_names.without_own(&balancer.tags);
         if spec_names.are_own(&balancer.tags) && left != balancer.tags {
             let says = format!("tags of load balancer {}", balancer.id);

@@ -3,6 +3,7 @@
 //! | where | whose |
 //! |---|---|
 //! | by the ID on the Service | as the Service says, unless it is marked as that of a namesake in another cluster |
+//! | by the ID, shared under the Go manager | also the Service's, where others have their UIDs on it and it has none: its listener there has none either |
 //! | by the tag with the Service's UID | the Service's: nobody else has that tag |
 //! | by its name | nobody knows, where no tag has a UID: it is the Service's if the Service's status leads there too |
 
@@ -116,11 +117,25 @@ impl Work<'_> {
         Ok(floating.iter().any(|floating| addresses.contains(&floating.address.as_str())))
     }
 
+    /// Whether the Service shares a load balancer since the Go manager's time, and has no tag with its UID there yet. A namesake, a copy
+    /// or a restored Service has no status that leads there; and where somebody has taken the Service's listeners over, they have a UID.
+    pub(super) fn is_sharer(&self, balancer: &Balancer) -> Result<bool, Failure> {
+        let spec_names = &self.spec.names;
+        if !spec_names.may_share(&balancer.tags) || self.service.ingress.is_empty() || !self.leads_to(balancer)? {
+            return Ok(false);
+        }
+        let listeners = octavia::listeners(Some(&balancer.id))?;
+        Ok(listeners.iter().any(|listener| spec_names.is_of_go(&listener.tags)))
+    }
+
     /// An ID that came with a copy leads to the load balancer of a Service with the same name in another cluster.
     fn refuse_namesake(&self, balancer: &Balancer) -> Result<(), Failure> {
         let spec_names = &self.spec.names;
         let others = spec_names.other_uids(&balancer.tags);
         if others.is_empty() || spec_names.are_own(&balancer.tags) || !balancer.tags.contains(&spec_names.balancer) {
+            return Ok(());
+        }
+        if self.is_sharer(balancer)? {
             return Ok(());
         }
         let message = format!(

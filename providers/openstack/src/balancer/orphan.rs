@@ -19,9 +19,10 @@ impl Work<'_> {
         let mut all = self.own()?;
         if let Some(id) = &self.spec.id
             && !all.iter().any(|balancer| balancer.id == *id)
+            && let Some(known) = octavia::get(id)?
+            && (self.spec.names.are_own(&known.tags) || self.is_owner(&known) || self.is_sharer(&known)?)
         {
-            let known = octavia::get(id)?;
-            all.extend(known.filter(|balancer| self.spec.names.are_own(&balancer.tags) || self.is_owner(balancer)));
+            all.push(known);
         }
         for balancer in &all {
             self.run(balancer, || self.releasing(balancer), done)?;

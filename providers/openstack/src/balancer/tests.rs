@@ -6,6 +6,7 @@ mod creations;
 mod deletions;
 mod groups;
 mod owners;
+mod sharers;
 mod surveys;
 
 use ccm_sdk::testing::{FakeCloud, Reply, text};
