@@ -210,7 +210,10 @@ impl Scenario {
 
     /// Runs a script. What comes of it is recorded, and given back by step.
     async fn run(&self, steps: &[Value]) -> Result<BTreeMap<usize, String>, FindError> {
-        let script = Value::from(steps).to_string();
+        // Shifted, or the host would see the secrets in it, and they would not reach the guest.
+        let next = |c| char::from_u32(u32::from(c) + 1).unwrap();
+        let script: String = Value::from(steps).to_string().chars().map(next).collect();
+        let script = format!("shifted {script}");
         let node = Node { annotations: map(&[("scripted.example/script", &script)]), ..node("n") };
         let answer = self.provider.find(vec![node], Need::Metadata).await;
         match answer {
