@@ -67,6 +67,10 @@ pub(crate) fn get(config: &Config, host: &Host, service: &Service) -> Result<Opt
         true => None,
         false => crate::api::floating_ips::with("port_id", &balancer.vip_port_id)?.into_iter().next(),
     };
+    if floating.is_none() && work.wants_floating_ip(&balancer) && work.network(&mut done)?.is_some() {
+        // Its own address is not the one to publish.
+        return Ok(Some(vec![]));
+    }
     Ok(Some(work.ingress(floating.as_ref().map_or(&balancer.vip_address, |floating| &floating.address))))
 }
 
@@ -171,6 +175,7 @@ fn make(
     work.admit(&balancer)?;
     if let Some(wrong) = wrong {
         work.follow(&balancer, &chosen, done)?;
+        groups::ensure(&work, &balancer, &chosen, done)?;
         return Err(wrong);
     }
     if balancer.status == "ERROR" {

@@ -92,8 +92,12 @@ impl<'a> Work<'a> {
     /// Whether the load balancer was made for this Service, whoever else uses it.
     pub(super) fn is_owner(&self, balancer: &Balancer) -> bool {
         let names = &self.spec.names;
-        balancer.name == names.balancer
-            && (names.are_own(&balancer.tags) || names.other_uids(&balancer.tags).is_empty())
+        names.is_name(&balancer.name) && (names.are_own(&balancer.tags) || names.other_uids(&balancer.tags).is_empty())
+    }
+
+    /// Whether a load balancer was made by this provider or by the Go manager, for whatever Service.
+    pub(super) fn is_made(&self, balancer: &Balancer) -> bool {
+        balancer.name.starts_with(marks::PREFIX) || balancer.name == self.spec.names.legacy
     }
 
     /// Whether something of a load balancer is this Service's, by its tags.
@@ -122,9 +126,4 @@ impl<'a> Work<'a> {
         };
         backends.iter().filter(is_of_others).map(|backend| backend.name.clone()).collect()
     }
-}
-
-/// Whether a load balancer was made by this provider or by the Go manager, for whatever Service.
-pub(super) fn is_made(balancer: &Balancer) -> bool {
-    balancer.name.starts_with(marks::PREFIX)
 }
