@@ -271,7 +271,7 @@ impl Work<'_> {
         writer.tell(done);
         result?;
         if scope == Scope::All {
-            seen::believe(&balancer.id, &ports);
+            seen::believe(&balancer.id, self.uid(), &ports);
         }
         Ok(())
     }
@@ -282,7 +282,7 @@ impl Work<'_> {
     }
 
     fn plan(&self, balancer: &Balancer, ports: &[Port]) -> Result<Vec<Step>, Failure> {
-        let seen = Seen::read(balancer, ports)?;
+        let seen = Seen::read(balancer, self.uid(), ports)?;
         self.know(balancer, &seen.listeners);
         plan::steps(self, balancer, ports, &seen)
     }
@@ -296,7 +296,7 @@ impl Work<'_> {
                 (listener.id.clone(), listener.protocol.clone(), listener.protocol_port, pool)
             })
             .collect();
-        cache::put_json(&known_key(balancer), &known, KNOWN);
+        cache::put_json(&self.known_key(balancer), &known, KNOWN);
         known
     }
 
@@ -306,7 +306,7 @@ impl Work<'_> {
             let branch = tree.listeners.iter().find(|branch| branch.id == *id);
             branch.is_some_and(|branch| pool.is_empty() || branch.pools.iter().any(|twig| twig.id == *pool))
         };
-        let known: Option<Known> = cache::get_json(&known_key(balancer));
+        let known: Option<Known> = cache::get_json(&self.known_key(balancer));
         let known = match known.filter(|known| known.iter().all(is_there)) {
             Some(known) => known,
             None => self.know(balancer, &octavia::listeners(Some(&balancer.id))?),
@@ -315,6 +315,11 @@ impl Work<'_> {
         let (steps, whole) = plan::members(self, balancer, ports, &known, &seen);
         // A port has no listener. What cannot be is not made instead.
         if whole || !self.is_sound() { Ok(steps) } else { self.plan(balancer, ports) }
+    }
+
+    /// Several Services may have listeners on it.
+    fn known_key(&self, balancer: &Balancer) -> String {
+        format!("listeners/{}/{}", balancer.id, self.uid())
     }
 
     /// Nodes that have addresses, and none that the load balancer could reach. One that has none yet is a member as soon as it has: the host
@@ -329,8 +334,4 @@ impl Work<'_> {
             done.warn(WITHOUT_ADDRESS, message);
         }
     }
-}
-
-fn known_key(balancer: &Balancer) -> String {
-    format!("listeners/{}", balancer.id)
 }

@@ -63,7 +63,7 @@ impl Work<'_> {
             done.annotate(names::ADDRESS, balancer.vip_address.as_str());
         }
         if body.get("listeners").is_some() {
-            seen::believe(&balancer.id, &ports);
+            seen::believe(&balancer.id, self.uid(), &ports);
         }
         Err(Failure::pending(format!("load balancer {} is being made", balancer.id)).after(MADE))
     }

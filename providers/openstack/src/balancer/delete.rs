@@ -133,7 +133,8 @@ impl Work<'_> {
         done: &mut Done,
     ) -> Result<(), Failure> {
         let writer = Writer::new(balancer, plan);
-        let result = Steps::new(&balancer.id, &"delete").run(&writer, done);
+        // Another Service that leaves has other steps.
+        let result = Steps::new(&balancer.id, &("delete", self.uid())).run(&writer, done);
         writer.tell(done);
         result
     }
