@@ -232,7 +232,6 @@ fn members_of_one_that_were_compared_do_not_spare_those_of_the_other() {
     let tags = [tag_of("a"), tag_of("b"), uid_of("a"), uid_of("b")];
     let listeners = listeners_of(&["a", "b"], |_| true);
     let _cloud = cloud_of(&shared(&tags), &listeners, &pools_of(&["a", "b"]), &[member(1), member(2)])
-        .always(LIST, many("loadbalancers", &[shared(&tags)]))
         .on(LIST, many("loadbalancers", &[shared(&tags)]))
         .on(LIST, many("loadbalancers", &[shared(&tags)]))
         .on(TREE, tree(&listeners, &[member(1), member(2)]))
