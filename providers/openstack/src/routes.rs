@@ -17,7 +17,7 @@ mod tag;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ccm_sdk::cidr::Cidr;
@@ -90,7 +90,11 @@ pub(crate) fn get_all(config: &Config, cluster: &Cluster, nodes: &[Node]) -> Res
     hops.sort_unstable();
     hops.dedup();
     let hops: Vec<&str> = hops.iter().map(String::as_str).collect();
-    let ports = if hops.is_empty() { vec![] } else { ports::with_addresses(&hops)? };
+    let mut ports = if hops.is_empty() { vec![] } else { ports::with_addresses(&hops)? };
+    let server_of = |node: &Node| provider_id::parse(config, node.provider_id.as_deref()?).ok();
+    let open = ours.iter().filter(|(_, entry)| is_open(entry));
+    let servers: BTreeSet<String> = open.filter_map(|(_, entry)| server_of(owners.get(&entry.hop)?)).collect();
+    ports::trace(&mut ports, &servers.iter().map(String::as_str).collect::<Vec<_>>())?;
     let mut routes = vec![];
     for (hop, entry) in ours {
         let Some(node) = owners.get(&entry.hop) else {
@@ -106,7 +110,7 @@ pub(crate) fn get_all(config: &Config, cluster: &Cluster, nodes: &[Node]) -> Res
             }
             continue;
         };
-        let server = node.provider_id.as_deref().and_then(|id| provider_id::parse(config, id).ok());
+        let server = server_of(node);
         // Where there is no such port, nobody knows.
         let port = pairs::port_of(&ports, server.as_deref(), entry.hop, None);
         let lacks = !known.is_complete(&entry) && port.is_ok_and(|port| pairs::lacks(port, &entry.network));

@@ -1,4 +1,4 @@
-//! Compares many load balancers at once with what their Services ask for, from a few lists.
+//! Compares many load balancers at once with what their Services ask for, from a few lists. Their security groups are among them.
 //!
 //! Lists have no members, only how many a pool has. Trees have, one for each load balancer: some are read with each survey, so that in the
 //! end the members of each are compared about once an hour.
@@ -11,6 +11,7 @@ use ccm_sdk::types::{Backend, Failure};
 use ccm_sdk::{Done, cache};
 
 use super::done::told;
+use super::groups::Groups;
 use super::plan;
 use super::seen::{self, Seen};
 use super::work::{Host, Work};
@@ -33,6 +34,7 @@ struct Lists {
     monitors: BTreeMap<String, Monitor>,
     floating: Vec<FloatingIp>,
     members: BTreeMap<String, BTreeMap<String, Vec<Member>>>,
+    groups: Groups,
 }
 
 /// How each stands, with what its Service should be told.
@@ -53,6 +55,7 @@ pub(crate) fn survey(
         monitors: monitors.into_iter().map(|monitor| (monitor.id.clone(), monitor)).collect(),
         floating: if external { floating_ips::all()? } else { vec![] },
         members: BTreeMap::new(),
+        groups: Groups::read(config, wishes.iter().map(|wish| &wish.service), backends)?,
     };
     let found: Vec<Option<Balancer>> = works.iter().map(|(work, _)| lists.find(work).cloned()).collect();
     lists.read_trees(&found);
@@ -105,6 +108,7 @@ impl Lists {
         if self.members.contains_key(&balancer.id) && differences.is_empty() {
             cache::put(&key(&balancer.id), b"", COMPARED);
         }
+        differences.extend(self.groups.differences(work, balancer, &chosen)?);
         if work.spec.id.as_deref() != Some(&balancer.id) {
             differences.push(format!("annotation {} does not have its ID", names::ID));
         }

@@ -2,7 +2,7 @@
 //!
 //! A pair goes before its route, and comes after it: so what is half done is seen, and done again. A tag comes before its route.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ccm_sdk::cidr::Cidr;
@@ -106,7 +106,9 @@ pub(crate) fn change(
     if hops.is_empty() {
         return Ok(obsolete.into_iter().chain(wanted).map(Item::outcome).collect());
     }
-    let ports = ports::with_addresses(&hops)?;
+    let mut ports = ports::with_addresses(&hops)?;
+    let servers: BTreeSet<&str> = wanted.iter().filter_map(|item| item.server.as_deref()).collect();
+    ports::trace(&mut ports, &servers.into_iter().collect::<Vec<_>>())?;
     let before = routers::get(router)?;
     let work = Work { router, cluster, before, ports, networks: None, is_atomic: routers::is_atomic()? };
     work.run(&mut obsolete, &mut wanted)?;
