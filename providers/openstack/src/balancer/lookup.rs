@@ -103,10 +103,15 @@ impl Work<'_> {
         Ok(own)
     }
 
+    /// Addresses that the Service had: in its status, and as the Go manager noted it.
+    pub(super) fn addresses(&self) -> Vec<&str> {
+        let of_status = self.service.ingress.iter().filter_map(|ingress| ingress.ip.as_deref());
+        of_status.chain(self.service.annotation(names::ADDRESS)).collect()
+    }
+
     /// Whether the Service's status, or what the Go manager noted, is an address of the load balancer.
     pub(super) fn leads_to(&self, balancer: &Balancer) -> Result<bool, Failure> {
-        let of_status = self.service.ingress.iter().filter_map(|ingress| ingress.ip.as_deref());
-        let addresses: Vec<&str> = of_status.chain(self.service.annotation(names::ADDRESS)).collect();
+        let addresses = self.addresses();
         if addresses.is_empty() || addresses.contains(&balancer.vip_address.as_str()) {
             return Ok(!addresses.is_empty());
         }
