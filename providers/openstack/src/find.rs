@@ -119,18 +119,10 @@ pub(crate) fn find(
     config: &Config,
     nodes: &[Node],
     need: Need,
-    others: impl Fn(u32) -> Result<Vec<String>, String>,
+    others: impl FnOnce(u32) -> Result<Vec<String>, String>,
 ) -> Result<Vec<Finding>, Failure> {
     let servers = Servers::new(config);
-    let mut findings = find::find(&servers, nodes, need, &others)?;
-    if need == Need::Proof {
-        for (node, finding) in nodes.iter().zip(&mut findings) {
-            let is_nameless = node.provider_id.as_deref().is_none_or(str::is_empty);
-            if is_nameless && matches!(finding, Finding::Unknown(_)) && is_nowhere(&servers, node, &others) {
-                *finding = Finding::Absent;
-            }
-        }
-    }
+    let mut findings = find::find(&servers, nodes, need, others)?;
     let found = servers.found.into_inner();
     if found.is_empty() {
         return Ok(findings);
@@ -147,15 +139,6 @@ pub(crate) fn find(
         }
     }
     Ok(findings)
-}
-
-/// Whether no server has the name or an address of a Node without a provider ID, to credentials that see the cluster. The host deletes such a
-/// Node only where the operator wants that, and asks twice.
-fn is_nowhere(servers: &Servers<'_>, node: &Node, others: &impl Fn(u32) -> Result<Vec<String>, String>) -> bool {
-    let keys = servers.keys(&node.name);
-    let is_it = |server: &Server| servers.names(server).iter().any(|name| keys.contains(name));
-    let is_missing = servers::all(Servers::SHARE).is_ok_and(|all| !all.iter().any(is_it));
-    is_missing && find::sees_the_cluster(servers, others).is_ok()
 }
 
 /// The ports of servers.

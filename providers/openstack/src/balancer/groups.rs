@@ -214,6 +214,8 @@ impl Groups {
             ([], true) => return Ok(vec![format!("security group {name} is missing")]),
             ([], false) => return Ok(vec![]),
             (_, false) => {
+                // Whatever was believed of it.
+                cache::forget(&none(work.service));
                 return Ok(vec![format!("security group {name} is there, although manage-security-groups is off")]);
             }
             ([group], true) => group,
