@@ -37,7 +37,7 @@ use crate::api::octavia::{self, Balancer, Listener};
 use crate::config::Config;
 use crate::desired::Port;
 
-use self::done::{WITHOUT_ADDRESS, told};
+use self::done::{RENAMED, WITHOUT_ADDRESS, told};
 use self::plan::Known;
 use self::seen::Seen;
 use self::step::{Step, Writer};
@@ -183,6 +183,7 @@ fn make(
     }
     work.check_tls()?;
     work.note(names::ID, &balancer.id, done);
+    work.tell_new_name(&balancer, done);
     work.bring(&balancer, &chosen, Scope::All, done)?;
     let address = work.address(&balancer, done)?;
     work.note(names::ADDRESS, &address, done);
@@ -256,6 +257,14 @@ impl Work<'_> {
             return Err(Failure::invalid("internal Service cannot share a load balancer").annotation(names::INTERNAL));
         }
         Ok(())
+    }
+
+    /// The cluster has another name than when the load balancer was made.
+    fn tell_new_name(&self, balancer: &Balancer, done: &mut Done) {
+        if let Some(name) = self.spec.names.renamed(&balancer.name).filter(|_| self.is_owner(balancer)) {
+            let message = format!("load balancer {} is renamed from {} to {name}", balancer.id, balancer.name);
+            done.warn(RENAMED, message);
+        }
     }
 
     /// Brings it to what it should be, a write in each call.

@@ -17,7 +17,7 @@ mod tag;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -91,8 +91,11 @@ pub(crate) fn get_all(config: &Config, cluster: &Cluster, nodes: &[Node]) -> Res
     hops.sort_unstable();
     hops.dedup();
     let hops: Vec<&str> = hops.iter().map(String::as_str).collect();
-    let ports = if hops.is_empty() { vec![] } else { ports::with_addresses(&hops)? };
+    let mut ports = if hops.is_empty() { vec![] } else { ports::with_addresses(&hops)? };
     let server_of = |node: &Node| provider_id::parse(config, node.provider_id.as_deref()?).ok();
+    let open = ours.iter().filter(|(_, entry)| is_open(entry));
+    let servers: BTreeSet<String> = open.filter_map(|(_, entry)| server_of(owners.get(&entry.hop)?)).collect();
+    ports::trace(&mut ports, &servers.iter().map(String::as_str).collect::<Vec<_>>())?;
     let is_led_by_address = |entry: &Entry| owners.get(&entry.hop).is_some_and(|node| server_of(node).is_none());
     let networks = match !ports.is_empty() && ours.iter().any(|(_, entry)| is_open(entry) && is_led_by_address(entry)) {
         true => networks(router, NETWORKS)?,

@@ -4,6 +4,7 @@
 //! one that Octavia would refuse is refused here, with what is allowed.
 
 pub(crate) mod place;
+pub(crate) mod selector;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -14,10 +15,12 @@ use ccm_sdk::types::{IpFamily, Problem, Protocol, Service, TrafficPolicy};
 use ccm_sdk::words::nearest;
 
 use crate::annotations as names;
+use crate::config::balancers::{SECONDS, TRIES};
 use crate::config::{Balancers, Config};
 use crate::names::Names;
 
 use self::place::{Floating, Place};
+use self::selector::Selector;
 
 /// What a Service asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,8 +50,7 @@ pub(crate) struct ServiceSpec {
     pub(crate) flavor: Option<String>,
     pub(crate) availability_zone: Option<String>,
     pub(crate) hostname: Option<String>,
-    /// The Node selector as a Kubernetes label selector; empty: all Nodes.
-    pub(crate) selector: String,
+    pub(crate) selector: Selector,
     pub(crate) ranges: Ranges,
     /// A client stays with one member.
     pub(crate) is_sticky: bool,
@@ -111,15 +113,15 @@ pub(crate) fn read(config: &Config, cluster: &str, service: &Service) -> (Servic
             ),
         );
     }
-    let tls_container = text(&reader, names::TLS_CONTAINER, &balancers.tls_container).filter(|_| !is_ovn);
-    let x_forwarded_for = flag(&mut reader, names::X_FORWARDED_FOR, false) && !is_ovn;
+    let has_datagrams = service.ports.iter().any(|port| port.protocol != Protocol::Tcp);
+    let tls_container = tls(&mut reader, balancers, service, has_datagrams);
+    let x_forwarded_for = x_forwarded_for(&mut reader, is_ovn, has_datagrams);
     let proxy = proxy(&mut reader, is_ovn);
     if proxy.is_some() && x_forwarded_for {
         let message =
             format!("annotation {} and {} cannot be used together", names::PROXY_PROTOCOL, names::X_FORWARDED_FOR);
         reader.refuse(names::PROXY_PROTOCOL, message);
     }
-    let has_datagrams = service.ports.iter().any(|port| port.protocol != Protocol::Tcp);
     if has_datagrams && proxy.is_some() {
         let message =
             format!("annotation {} is for TCP ports only: the other ones are balanced without", names::PROXY_PROTOCOL);
@@ -158,7 +160,7 @@ pub(crate) fn read(config: &Config, cluster: &str, service: &Service) -> (Servic
         flavor: of_amphora(&mut reader, names::FLAVOR, &balancers.flavor, is_ovn),
         availability_zone: of_amphora(&mut reader, names::AVAILABILITY_ZONE, &balancers.availability_zone, is_ovn),
         hostname: reader.text(names::HOSTNAME).map(str::to_owned),
-        selector: selector(reader.raw(names::NODE_SELECTOR).unwrap_or(&balancers.node_selector)),
+        selector: Selector::read(&mut reader, &balancers.node_selector),
         ranges: ranges(&mut reader, service, family, !is_ovn || balancers.manages_security_groups),
         is_sticky: service.client_ip_affinity_seconds.is_some(),
         recreates: flag(&mut reader, names::RECREATE, false),
@@ -271,6 +273,22 @@ fn monitor(reader: &mut Reader<'_>, balancers: &Balancers) -> Option<Monitor> {
         }
         return None;
     }
+    for (name, key, value, taken) in [
+        (names::MONITOR_DELAY, "monitor-delay", monitor.delay, SECONDS),
+        (names::MONITOR_TIMEOUT, "monitor-timeout", monitor.timeout, SECONDS),
+        (names::MONITOR_MAX_RETRIES, "monitor-max-retries", monitor.max_retries, TRIES),
+        (names::MONITOR_MAX_RETRIES_DOWN, "monitor-max-retries-down", monitor.max_retries_down, TRIES),
+    ] {
+        // Of the configuration: those of annotations have been judged.
+        if !taken.contains(&value) {
+            let message = format!(
+                "{key} in [LoadBalancer] is {value}, and Octavia takes whole numbers from {} to {}; correct it, or set annotation {name}",
+                taken.start(),
+                taken.end()
+            );
+            reader.refuse(name, message);
+        }
+    }
     if reader.raw(names::MONITOR_TIMEOUT).is_some() && monitor.timeout >= monitor.delay {
         let message = format!(
             "the time-out of {} s is not shorter than the delay of {} s: a slow member is asked again before it has answered",
@@ -317,6 +335,46 @@ fn proxy(reader: &mut Reader<'_>, is_ovn: bool) -> Option<Proxy> {
     proxy
 }
 
+/// What ends TLS. Where nothing can, the Service is refused: its clients would send in plain text what they mean to be secret. The members
+/// of one that is there already still follow.
+fn tls(reader: &mut Reader<'_>, balancers: &Balancers, service: &Service, has_datagrams: bool) -> Option<String> {
+    let container = text(reader, names::TLS_CONTAINER, &balancers.tls_container)?;
+    let is_asked = reader.raw(names::TLS_CONTAINER).is_some();
+    if is_ovn(balancers) {
+        if service.ports.iter().all(|port| port.protocol != Protocol::Tcp) {
+            return None;
+        }
+        let asks = match is_asked {
+            true => format!("annotation {}", names::TLS_CONTAINER),
+            false => "default-tls-container-ref in [LoadBalancer]".to_owned(),
+        };
+        let message = format!(
+            "{asks} asks for a listener that ends TLS, and the provider ovn of Octavia has none; set annotation {} to \"\" to balance TCP as it comes, or use another lb-provider",
+            names::TLS_CONTAINER
+        );
+        reader.refuse(names::TLS_CONTAINER, message);
+        return None;
+    }
+    if is_asked && has_datagrams {
+        let message =
+            format!("annotation {} is for TCP ports only: the other ones are balanced without", names::TLS_CONTAINER);
+        reader.warn(names::TLS_CONTAINER, message);
+    }
+    Some(container)
+}
+
+/// Whether requests get the header.
+fn x_forwarded_for(reader: &mut Reader<'_>, is_ovn: bool, has_datagrams: bool) -> bool {
+    let forwards = flag(reader, names::X_FORWARDED_FOR, false);
+    let name = names::X_FORWARDED_FOR;
+    if forwards && is_ovn {
+        reader.warn(name, format!("annotation {name} has no effect: the provider ovn of Octavia does not speak HTTP"));
+    } else if forwards && has_datagrams {
+        reader.warn(name, format!("annotation {name} is for TCP ports only: the other ones are balanced without"));
+    }
+    forwards && !is_ovn
+}
+
 /// What only Octavia's own provider has.
 fn of_amphora(reader: &mut Reader<'_>, name: &str, default: &str, is_ovn: bool) -> Option<String> {
     if is_ovn {
@@ -331,18 +389,6 @@ fn missing_in_ovn(reader: &mut Reader<'_>, name: &str) {
     if reader.text(name).is_some() {
         reader.warn(name, format!("annotation {name} has no effect: the provider ovn of Octavia has none"));
     }
-}
-
-/// `key=value,key` as Kubernetes writes it: a key alone, or with nothing behind it, says that the label is there.
-pub(crate) fn selector(text: &str) -> String {
-    let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
-    let selector = pairs.map(|pair| match pair.split_once('=') {
-        Some((key, "")) => key.to_owned(),
-        // A value of a label cannot have this: no Node has it.
-        Some((key, value)) => format!("{}={}", key.trim(), value.trim()),
-        None => pair.to_owned(),
-    });
-    selector.collect::<Vec<_>>().join(",")
 }
 
 /// Of the family of the load balancer: Octavia refuses others, for ever. Where they keep nobody out, none of them keeps everybody out.

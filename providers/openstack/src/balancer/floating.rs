@@ -6,8 +6,11 @@
 //! | asked for by `spec.loadBalancerIP`, and free | is attached |
 //! | that the Service had before, and free | is attached again |
 //! | none | is made |
-//! | made for the Service, when it becomes internal or goes | is deleted, unless it is to be kept |
+//! | made for the load balancer's Service, when it becomes internal or goes | is deleted, unless it is to be kept |
 //! | of somebody else, then | is detached |
+//! | made for the Service, and free when it goes | is deleted; of the Go manager only where the Service had its address |
+//!
+//! The Go manager's descriptions name cluster and Service, and two clusters may have the same name.
 
 use std::time::Duration;
 
@@ -15,12 +18,12 @@ use ccm_sdk::types::{Failure, Reaction};
 use ccm_sdk::{Done, cache};
 use serde_json::{Map, Value, json};
 
-use super::done::{FORCED_INTERNAL, IMMUTABLE, NO_FLOATING_IP, NO_NETWORK};
+use super::done::{FORCED_INTERNAL, IMMUTABLE, NO_FLOATING_IP, NO_NETWORK, SPARED};
 use super::work::Work;
 use crate::annotations as names;
 use crate::api::floating_ips::{self, FloatingIp};
 use crate::api::octavia::Balancer;
-use crate::names::is_made_floating_ip;
+use crate::names::is_floating_ip_of;
 use crate::service_spec::place::Choice;
 use crate::subnet_match::Pattern;
 
@@ -60,7 +63,7 @@ impl Work<'_> {
                     );
                     return Err(Failure::invalid(message).annotation(names::INTERNAL));
                 }
-                self.release(&floating, done)?;
+                self.release(&floating, balancer, done)?;
                 Ok(vip.clone())
             }
             (None, true) => Ok(vip.clone()),
@@ -84,9 +87,18 @@ impl Work<'_> {
         !self.spec.internal && !vip.is_empty() && !vip.contains(':') && !balancer.vip_port_id.is_empty()
     }
 
+    /// Whether the floating IP of a load balancer was made for its Service. The last Service of a shared one, whose owner has gone, has what
+    /// was made for that one.
+    fn is_made_for(&self, floating: &FloatingIp, balancer: &Balancer) -> bool {
+        let spec_names = &self.spec.names;
+        let is_heir = balancer.name != spec_names.balancer;
+        spec_names.is_own_floating_ip(&floating.description)
+            || (is_heir && is_floating_ip_of(&floating.description, &balancer.name))
+    }
+
     /// Away from the load balancer.
-    fn release(&self, floating: &FloatingIp, done: &mut Done) -> Result<(), Failure> {
-        if is_made_floating_ip(&floating.description) && !self.spec.keeps_floating_ip {
+    fn release(&self, floating: &FloatingIp, balancer: &Balancer, done: &mut Done) -> Result<(), Failure> {
+        if self.is_made_for(floating, balancer) && !self.spec.keeps_floating_ip {
             floating_ips::delete(&floating.id)?;
             done.changed(format!("deleted floating IP {}", floating.address));
         } else {
@@ -103,7 +115,7 @@ impl Work<'_> {
             return Ok(());
         }
         for floating in floating_ips::with("port_id", &balancer.vip_port_id)? {
-            if is_made_floating_ip(&floating.description) {
+            if self.is_made_for(&floating, balancer) {
                 floating_ips::delete(&floating.id)?;
                 done.changed(format!("deleted floating IP {}", floating.address));
             }
@@ -116,12 +128,25 @@ impl Work<'_> {
         if self.spec.keeps_floating_ip {
             return Ok(());
         }
-        let description = self.spec.names.floating_ip();
-        for floating in floating_ips::with("description", &description)? {
-            if floating.description == description && floating.port_id.as_deref().is_none_or(str::is_empty) {
-                floating_ips::delete(&floating.id)?;
-                done.changed(format!("deleted floating IP {}", floating.address));
+        let spec_names = &self.spec.names;
+        let (own, of_go) = (spec_names.floating_ip(), spec_names.floating_ip_of_go());
+        let had = self.addresses();
+        for floating in floating_ips::described(&[&own, &of_go])? {
+            let is_free = floating.port_id.as_deref().is_none_or(str::is_empty);
+            let is_proved = floating.description == own || had.contains(&floating.address.as_str());
+            if !is_free || !spec_names.is_own_floating_ip(&floating.description) {
+                continue;
             }
+            if !is_proved {
+                let message = format!(
+                    "floating IP {} stays: its description names this Service, and nothing says that it is not that of a Service in another cluster with the name {}; delete it if nobody needs it",
+                    floating.address, self.host.cluster
+                );
+                done.warn(SPARED, message);
+                continue;
+            }
+            floating_ips::delete(&floating.id)?;
+            done.changed(format!("deleted floating IP {}", floating.address));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Compares many load balancers at once with what their Services ask for, from a few lists.
+//! Compares many load balancers at once with what their Services ask for, from a few lists. Their security groups are among them.
 //!
 //! Lists have no members, only how many a pool has. Trees have, one for each load balancer: some are read with each survey, so that in the
 //! end the members of each are compared about once an hour.
@@ -12,6 +12,7 @@ use ccm_sdk::types::{Backend, Failure, Problem};
 use ccm_sdk::{Done, cache};
 
 use super::done::told;
+use super::groups::Groups;
 use super::plan;
 use super::seen::{self, Seen};
 use super::work::{Host, Work};
@@ -36,6 +37,7 @@ struct Lists {
     /// Whether there is an external network; asked for where a floating IP is missing that nobody names a network for.
     has_network: Cell<Option<bool>>,
     members: BTreeMap<String, BTreeMap<String, Vec<Member>>>,
+    groups: Groups,
 }
 
 /// How each stands, with what its Service should be told.
@@ -57,6 +59,7 @@ pub(crate) fn survey(
         floating: if external { floating_ips::all()? } else { vec![] },
         has_network: Cell::new(None),
         members: BTreeMap::new(),
+        groups: Groups::read(config, wishes.iter().map(|wish| &wish.service), backends)?,
     };
     let found: Vec<Option<Balancer>> = works.iter().map(|(work, _)| lists.find(work).cloned()).collect();
     lists.read_trees(&works, &found);
@@ -112,6 +115,7 @@ impl Lists {
         if self.members.contains_key(&balancer.id) && differences.is_empty() {
             cache::put(&key(&balancer.id, work), b"", COMPARED);
         }
+        differences.extend(self.groups.differences(work, balancer, &chosen)?);
         if work.spec.id.as_deref() != Some(&balancer.id) {
             differences.push(format!("annotation {} does not have its ID", names::ID));
         }

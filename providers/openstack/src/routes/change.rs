@@ -2,6 +2,7 @@
 //!
 //! A pair goes before its route, and comes after it: so what is half done is seen, and done again. A tag comes before its route.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -106,7 +107,9 @@ pub(crate) fn change(
     if hops.is_empty() {
         return Ok(obsolete.into_iter().chain(wanted).map(Item::outcome).collect());
     }
-    let ports = ports::with_addresses(&hops)?;
+    let mut ports = ports::with_addresses(&hops)?;
+    let servers: BTreeSet<&str> = wanted.iter().filter_map(|item| item.server.as_deref()).collect();
+    ports::trace(&mut ports, &servers.into_iter().collect::<Vec<_>>())?;
     let before = routers::get(router)?;
     let mut work = Work { router, cluster, before, ports, networks: vec![], is_atomic: routers::is_atomic()? };
     if work.needs_networks(&obsolete, &wanted) {

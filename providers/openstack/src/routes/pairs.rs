@@ -37,16 +37,15 @@ pub(super) fn port_of<'p>(
     }
     let mut fitting = ports_at(ports, hop, networks);
     fitting.retain(is_its);
-    let whose = server.map(|server| format!(" of server {server}")).unwrap_or_default();
+    let whose =
+        server.map_or_else(|| " on a network of the router".to_owned(), |server| format!(" of server {server}"));
     match fitting[..] {
         [port] => Ok(port),
         [one, other, ..] => Err(Failure::retry(format!(
             "multiple results where only one expected: ports {} and {}{whose} have the address {hop}",
             one.id, other.id
         ))),
-        [] => Err(Failure::retry(format!(
-            "failed to find object: no port{whose} on a network of the router has the address {hop}"
-        ))),
+        [] => Err(Failure::retry(format!("failed to find object: no port{whose} has the address {hop}"))),
     }
 }
 

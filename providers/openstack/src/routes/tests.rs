@@ -163,6 +163,47 @@ fn os_051_a_route_is_made_listed_and_removed() {
     assert_eq!(body_of(&cloud, PAIRS), r#"{"port":{"allowed_address_pairs":[]}}"#);
 }
 
+/// The address of a Node may be that of a port within the trunk of its server: in the cloud that port has no server.
+#[test]
+fn a_port_within_the_trunk_of_the_server_gets_the_pair() {
+    let sub = || port(&[], 3).replace("\"s-1\"", "\"\", \"device_owner\": \"trunk:subport\"");
+    let carrier = |sub: &str| {
+        port(&[], 1).replace("p-1", "p-0").replace("10.1.0.5", "10.9.0.5").replacen(
+            '{',
+            &format!(r#"{{"trunk_details": {{"sub_ports": [{{"port_id": "{sub}"}}]}}, "#),
+            1,
+        )
+    };
+    let cloud = fake()
+        .on(EXTENSIONS, atomic())
+        .on(PORTS, ports_of(&[sub()]))
+        .on(PORTS, ports_of(&[carrier("p-1")]))
+        .on(TAG, Reply::status(201))
+        .on(ROUTER, router_with(&[], ""))
+        .on(ADD, Reply::json(200, "{}"))
+        .on(PAIRS, Reply::json(200, "{}"));
+    let changes = done(run(&[], &[wish("10.244.1.0/24")]));
+    assert_eq!(changes[1], "allowed address pair 10.244.1.0/24 added to port p-1");
+    assert!(cloud.lines()[1].contains("device_id=s-1"), "{:?}", cloud.lines());
+    // A route whose pair is missing there is seen as well, and a port in the trunk of another server is left alone.
+    for (sub_port, state) in [("p-1", State::Incomplete), ("p-7", State::InPlace)] {
+        let _cloud = fake()
+            .on(ROUTER, router_with(&[("10.244.1.0/24", "10.1.0.5")], ""))
+            .on(PORTS, ports_of(&[sub()]))
+            .on(PORTS, ports_of(&[carrier(sub_port)]));
+        assert_eq!(look(&[node()]), Ok(vec![("10.244.1.0/24".to_owned(), Some("a".to_owned()), state)]));
+    }
+    let _cloud = fake()
+        .on(EXTENSIONS, atomic())
+        .on(PORTS, ports_of(&[sub()]))
+        .on(PORTS, ports_of(&[carrier("p-7")]))
+        .on(TAG, Reply::status(201))
+        .on(ROUTER, router_with(&[], ""))
+        .on(ADD, Reply::json(200, "{}"));
+    let failure = failed(run(&[], &[wish("10.244.1.0/24")]));
+    assert!(failure.message.contains("no port of server s-1 has the address 10.1.0.5"), "{}", failure.message);
+}
+
 #[test]
 fn os_049_050_the_next_hop_is_the_first_internal_address_of_the_family() {
     let of = |network: &str, addresses: &[&str]| {

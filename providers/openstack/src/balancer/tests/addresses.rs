@@ -39,12 +39,21 @@ fn os_108_to_111_the_status_is_a_host_name_or_an_address_with_its_mode() {
 #[test]
 fn os_210_one_that_becomes_internal_gives_its_floating_ip_back_or_lets_go_of_it() {
     let mine = with(floating(), json!({ "description": "mine" }));
+    let of = |whose: &str| {
+        with(
+            floating(),
+            json!({ "description": format!("Floating IP for Kubernetes external service default/{whose}") }),
+        )
+    };
     let gone = "network DELETE /floatingips/fip-1";
     let detached = json!({ "floatingip": { "port_id": null } });
     for (case, floating, annotations, line, body) in [
         ("os_210", mine, vec![], PUT, detached.clone()),
         ("os_210", floating(), vec![(names::KEEP_FLOATING_IP, "true")], PUT, detached),
         ("one that was made for it", floating(), vec![], gone, Value::Null),
+        ("one of the Go manager", of("test from cluster kubernetes"), vec![], gone, Value::Null),
+        ("os_210", of("other from cluster kubernetes"), vec![], PUT, json!({ "floatingip": { "port_id": null } })),
+        ("os_210", of("test from cluster b"), vec![], PUT, json!({ "floatingip": { "port_id": null } })),
     ] {
         let cloud = lists(&[&[floating]]).on(line, Reply::json(200, "{}"));
         let done = run(&settled(&[&annotations[..], &[(names::INTERNAL, "true")]].concat()));

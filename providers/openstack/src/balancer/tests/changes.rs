@@ -148,6 +148,27 @@ fn os_177_196_another_protocol_on_a_port_goes_before_the_new_one_comes() {
 }
 
 #[test]
+fn os_178_a_port_of_another_protocol_comes_beside_the_one_that_there_is() {
+    let free = json!({ "id": "pool-2", "name": format!("pool_1_{NAME}"), "protocol": "UDP", "listeners": [] });
+    let make = "load-balancer POST /lbaas/listeners";
+    let members = [1, 2].map(|number| with(member(number), json!({ "protocol_port": 30_001 })));
+    let cloud = cloud_of(&balancer(), &[listener()], &[pool(), with(pool(), free)], &[member(1), member(2)])
+        .on("load-balancer GET /lbaas/pools/pool-2/members", many("members", &members))
+        .on(make, Reply::json(201, "{}"));
+    let mut service = settled(&[]);
+    let udp = ccm_sdk::types::ServicePort { protocol: ccm_sdk::types::Protocol::Udp, ..port(80, 30_001) };
+    service.ports.push(udp);
+    assert_eq!(reaction(&run(&service)), Reaction::Pending);
+    let all = writes(&cloud);
+    assert_eq!(all.len(), 1, "os_178: {all:?}");
+    let listener = &all[0].1["listener"];
+    assert_eq!(
+        (all[0].0.as_str(), &listener["protocol"], &listener["protocol_port"]),
+        (make, &json!("UDP"), &json!(80))
+    );
+}
+
+#[test]
 fn os_197_other_tags_of_a_listener_stay() {
     let cloud = cloud_of(
         &balancer(),

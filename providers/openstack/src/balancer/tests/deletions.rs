@@ -84,6 +84,70 @@ fn os_184_a_floating_ip_of_somebody_else_or_to_be_kept_is_not_deleted() {
     }
 }
 
+/// The Go manager's floating IPs have no UID.
+#[test]
+fn what_the_go_manager_left_goes_where_the_service_had_its_address() {
+    let go = "Floating IP for Kubernetes external service default/test from cluster kubernetes";
+    let left = |changes: Value| with(with(floating(), json!({ "description": go, "port_id": null })), changes);
+    for (case, floating, service, expected) in [
+        ("it was its address", left(json!({})), settled(&[]), vec![RELEASE]),
+        ("it is to be kept", left(json!({})), settled(&[(names::KEEP_FLOATING_IP, "true")]), vec![]),
+        ("it is on a port", left(json!({ "port_id": "port-9" })), settled(&[]), vec![]),
+        ("it may be a namesake's", left(json!({ "floating_ip_address": "203.0.113.8" })), settled(&[]), vec![]),
+    ] {
+        let is_told = case == "it may be a namesake's";
+        let cloud = FakeCloud::new()
+            .with_credential("session-token")
+            .always(GET, not_found())
+            .always(LIST, many("loadbalancers", &[]))
+            .always(FLOATING, many("floatingips", &[floating]))
+            .always("network GET /security-groups", many("security_groups", &[]))
+            .on(RELEASE, Reply::status(204));
+        let done = delete(&service);
+        assert_eq!((done.outcome.failure.is_none(), written(&cloud)), (true, own(&expected)), "{case}");
+        let told: Vec<_> = done.warnings.iter().map(|(reason, _)| *reason).collect();
+        assert_eq!(told, if is_told { vec!["LoadBalancerNotDeleted"] } else { vec![] }, "{case}");
+        let asked = cloud.lines().iter().any(|line| {
+            line.contains("from%20cluster%20kubernetes%20%28UID%20uid-test%29&")
+                && line.contains("from%20cluster%20kubernetes&")
+        });
+        assert!(asked || service.annotation(names::KEEP_FLOATING_IP).is_some(), "{:?}", cloud.lines());
+    }
+}
+
+fn own(lines: &[&str]) -> Vec<String> {
+    lines.iter().map(|&line| line.to_owned()).collect()
+}
+
+/// The Go manager deletes all that any manager of any cluster has made.
+#[test]
+fn os_184_what_was_made_for_another_service_or_another_cluster_is_not_deleted() {
+    let start = "Floating IP for Kubernetes external service";
+    let a = "kube_service_kubernetes_default_a";
+    let of = |description: &str| with(floating(), json!({ "description": description }));
+    let heir = with(balancer(), json!({ "name": a }));
+    for (case, balancer, description, goes) in [
+        ("of the Go manager", balancer(), format!("{start} default/test from cluster kubernetes"), true),
+        ("os_184 of another Service", balancer(), format!("{start} default/a from cluster kubernetes"), false),
+        ("os_184 of another cluster", balancer(), format!("{start} default/test from cluster b"), false),
+        ("os_184 of a namesake", balancer(), format!("{start} default/test from cluster kubernetes (UID u)"), false),
+        ("os_184 of people", balancer(), format!("{start}, mine"), false),
+        (
+            "of the owner that has gone",
+            heir.clone(),
+            format!("{start} default/a from cluster kubernetes (UID u)"),
+            true,
+        ),
+        ("os_184 of a third Service", heir, format!("{start} default/b from cluster kubernetes"), false),
+    ] {
+        let cloud = gone(cloud_of(&balancer, &[listener()], &[pool()], &[]))
+            .on(FLOATING, many("floatingips", &[of(&description)]));
+        delete(&settled(&[]));
+        let expected = if goes { vec![RELEASE, DELETE] } else { vec![DELETE] };
+        assert_eq!(written(&cloud), own(&expected), "{case}");
+    }
+}
+
 #[test]
 fn os_159_162_194_who_leaves_a_shared_one_takes_its_listeners_and_its_tags() {
     let a = "kube_service_kubernetes_default_a";
@@ -119,6 +183,13 @@ fn os_159_162_194_who_leaves_a_shared_one_takes_its_listeners_and_its_tags() {
         assert!(!all.iter().any(|(line, _)| line.contains("-9") || line == DELETE), "{case}: {all:?}");
         assert_eq!(all.len(), listeners.len().min(2) + 2, "{case}: {all:?}");
     }
+    // The last one takes all along, with what was made for the owner that has gone.
+    let heir = with(balancer(), json!({ "name": a }));
+    let of_owner = "Floating IP for Kubernetes external service default/a from cluster kubernetes (UID uid-a)";
+    let cloud = gone(cloud_of(&heir, &[listener()], &[pool()], &[]))
+        .on(FLOATING, many("floatingips", &[with(floating(), json!({ "description": of_owner }))]));
+    delete(&settled(&[]));
+    assert_eq!(written(&cloud), [RELEASE, DELETE], "os_162");
 }
 
 /// The Go manager takes off its own tag alone when a Service leaves.

@@ -2,7 +2,10 @@
 
 use ccm_sdk::load_balancer_survey::{Standing, Wish};
 
+use super::groups::{good_rule, group, managed, port_of};
 use super::*;
+
+const GROUPS: &str = "network GET /security-groups";
 
 fn lists(balancers: &[Value], listeners: &[Value], pools: &[Value]) -> FakeCloud {
     lists_with(&[floating()], balancers, listeners, pools)
@@ -15,6 +18,7 @@ fn lists_with(floating: &[Value], balancers: &[Value], listeners: &[Value], pool
         .always(LISTENERS, many("listeners", listeners))
         .always(POOLS, many("pools", pools))
         .always(FLOATING, many("floatingips", floating))
+        .always(GROUPS, many("security_groups", &[]))
 }
 
 fn stand(services: &[Service]) -> Vec<Standing> {
@@ -28,7 +32,7 @@ fn stand_with(config: &Config, services: &[Service]) -> Vec<Standing> {
 }
 
 #[test]
-fn fifty_that_are_in_step_cost_four_lists_and_a_few_trees() {
+fn fifty_that_are_in_step_cost_five_lists_and_a_few_trees() {
     let number = |number: usize| {
         let (id, name) = (format!("lb-{number}"), format!("kube_service_kubernetes_default_s{number}"));
         let tags = json!([name, format!("kubernetes.io/service-uid/uid-s{number}")]);
@@ -64,7 +68,52 @@ fn fifty_that_are_in_step_cost_four_lists_and_a_few_trees() {
     let standings = stand(&services);
     let good = standings.iter().filter(|standing| matches!(standing, Standing::InStep(_))).count();
     assert_eq!(good, 50, "{standings:?}");
-    assert!(cloud.lines().len() <= 10, "{:?}", cloud.lines());
+    assert!(cloud.lines().len() <= 9, "{:?}", cloud.lines());
+}
+
+/// A group that somebody deleted, or rules of it, cost the Service its clients until its Nodes changed.
+#[test]
+fn a_security_group_that_is_not_as_it_should_be_is_a_difference() {
+    let good = group(&json!([good_rule()]));
+    let twin = with(good.clone(), json!({ "id": "sg-2" }));
+    let egress = json!({ "id": "e4", "direction": "egress", "ethertype": "IPv4" });
+    let ports = |second: &[&str]| vec![port_of(1, &["mine", "sg-1"]), port_of(2, second)];
+    let whole = ports(&["sg-1"]);
+    let subnet = json!({ "id": "subnet-1", "network_id": "n", "cidr": "10.1.0.0/24", "ip_version": 4 });
+    for (case, config, groups, ports, expected) in [
+        ("whole", managed(), vec![good.clone()], whole.clone(), None),
+        ("no group", managed(), vec![], whole.clone(), Some("is missing")),
+        ("no rule", managed(), vec![group(&json!([]))], whole.clone(), Some("lacks 1 rules, and has 0 others")),
+        (
+            "another rule",
+            managed(),
+            vec![group(&json!([good_rule(), egress]))],
+            whole.clone(),
+            Some("lacks 0 rules, and has 1 others"),
+        ),
+        ("two groups", managed(), vec![good.clone(), twin], whole.clone(), Some("several security groups")),
+        ("a port without", managed(), vec![good.clone()], ports(&["mine"]), Some("1 ports of Nodes lack")),
+        ("not managed", usual(), vec![], vec![], None),
+        ("not managed any more", usual(), vec![good], vec![], Some("manage-security-groups is off")),
+    ] {
+        let cloud = lists(&[balancer()], &[listener()], &[pool()])
+            .always(TREE, tree(&[listener()], &[member(1), member(2)]))
+            .on(GROUPS, many("security_groups", &groups))
+            .always("network GET /subnets/subnet-1", one("subnet", &subnet))
+            .always("network GET /ports", many("ports", &ports));
+        let standing = stand_with(&config, &[settled(&[])]).remove(0);
+        let found = match &standing {
+            Standing::Differs(differences) => Some(differences.join("; ")),
+            Standing::InStep(_) => None,
+            other => panic!("{case}: {other:?}"),
+        };
+        assert_eq!(found.is_some(), expected.is_some(), "{case}: {found:?}");
+        assert!(
+            found.is_none_or(|found| expected.is_some_and(|expected| found.contains(expected))),
+            "{case}: {standing:?}"
+        );
+        assert_eq!(written(&cloud), Vec::<String>::new(), "{case}");
+    }
 }
 
 #[test]
