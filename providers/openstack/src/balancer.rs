@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use ccm_sdk::load_balancers::Mark;
 use ccm_sdk::steps::Steps;
-use ccm_sdk::types::{Backend, Failure, Ingress, Service};
+use ccm_sdk::types::{Backend, Failure, Ingress, Problem, Service};
 use ccm_sdk::words::few;
 use ccm_sdk::{Done, cache};
 
@@ -58,9 +58,7 @@ pub(crate) fn get(config: &Config, host: &Host, service: &Service) -> Result<Opt
     let (work, _) = Work::read(config, host, service);
     let mut done = Done::new();
     let Some(balancer) = work.find(&mut done)? else {
-        if work.spec.id.is_some() {
-            ccm_sdk::find::sees_the_cluster(&crate::find::Servers::new(config), host.provider_ids)?;
-        }
+        work.prove_account()?;
         return Ok(None);
     };
     let floating = match work.spec.internal || balancer.vip_port_id.is_empty() {
@@ -82,11 +80,7 @@ pub(crate) fn get(config: &Config, host: &Host, service: &Service) -> Result<Opt
 pub(crate) fn mark(config: &Config, host: &Host, service: &Service) -> Result<Option<Mark>, Failure> {
     let (work, _) = Work::read(config, host, service);
     let spec_names = &work.spec.names;
-    let known = match &work.spec.id {
-        Some(id) => octavia::get(id)?,
-        None => None,
-    };
-    let Some(balancer) = known else {
+    let Some(balancer) = work.by_id()? else {
         let own = work.own()?.into_iter().next();
         return Ok(own.map(|own| Mark { load_balancer: own.id, uid: Some(service.uid.clone()) }));
     };
@@ -183,6 +177,13 @@ fn make(
     }
     work.check_tls()?;
     work.note(names::ID, &balancer.id, done);
+    if balancer.tags.contains(&work.spec.names.uid)
+        && !balancer.vip_address.is_empty()
+        && service.annotation(names::ADDRESS).is_none()
+    {
+        // Not all clouds name it at once. It says that the ID was not written by a person.
+        work.note(names::ADDRESS, &balancer.vip_address, done);
+    }
     work.tell_new_name(&balancer, done);
     work.bring(&balancer, &chosen, Scope::All, done)?;
     let address = work.address(&balancer, done)?;
@@ -199,11 +200,13 @@ fn follow_nodes(
     backends: &[Backend],
     done: &mut Done,
 ) -> Result<Vec<Ingress>, Failure> {
-    let (work, _) = Work::read(config, host, service);
+    let (work, problems) = Work::read(config, host, service);
     let Some(balancer) = work.find(done)? else {
         return Err(Failure::conflict("there is no load balancer whose members could be changed"));
     };
     if balancer.status == "ERROR" {
+        // What cannot be made again is not deleted.
+        Problem::refusal(problems).map_or(Ok(()), Err)?;
         return work.replace(&balancer, done);
     }
     work.admit(&balancer)?;

@@ -16,13 +16,15 @@ impl Work<'_> {
     ///
     /// It is not done yet.
     pub(super) fn orphan(&self, done: &mut Done) -> Result<(), Failure> {
-        let mut all = self.own()?;
-        if let Some(id) = &self.spec.id
-            && !all.iter().any(|balancer| balancer.id == *id)
-            && let Some(known) = octavia::get(id)?
+        let mut all = self.own_or_going()?;
+        if let Some(known) = self.by_id()?
+            && !all.iter().any(|balancer| balancer.id == known.id)
             && (self.spec.names.are_own(&known.tags) || self.is_owner(&known) || self.is_sharer(&known)?)
         {
             all.push(known);
+        }
+        if all.is_empty() {
+            self.await_unheard()?;
         }
         for balancer in &all {
             self.run(balancer, || self.releasing(balancer), done)?;
