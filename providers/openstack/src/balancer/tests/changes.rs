@@ -468,6 +468,7 @@ fn a_pool_that_a_listener_of_another_uses_stays_when_its_port_goes() {
     assert_eq!(written(&cloud), [gone]);
     // Nor when the port gets another pool: one that speaks PROXY takes the place of that.
     let own = with(listener(), json!({ "default_pool_id": "pool-2" }));
+    let pool_2 = with(pool_2, json!({ "name": format!("pool_0_{NAME}") }));
     let new = with(pool(), json!({ "protocol": "PROXY", "listeners": [] }));
     let proxied = settled(&[(names::PROXY_PROTOCOL, "true")]);
     let cloud =

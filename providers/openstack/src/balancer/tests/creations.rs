@@ -99,6 +99,10 @@ fn a_request_without_an_answer_is_not_sent_again_before_what_it_made_can_show() 
     let done = run(&service(&[]));
     assert_eq!((ips(&done), annotated(&done, names::ID)), (vec!["203.0.113.7"], Some("lb-1")));
     assert_eq!(written(&cloud), [POST]);
+    // Then nothing is waited for any more, should it be gone.
+    let cloud = cloud.always("network GET /security-groups", many("security_groups", &[]));
+    cloud.pass(1);
+    assert_eq!(delete(&usual(), &host(), &service(&[(names::KEEP_FLOATING_IP, "true")])).outcome.failure, None);
 }
 
 #[test]
