@@ -169,7 +169,6 @@ fn make(
     work.admit(&balancer)?;
     if let Some(wrong) = wrong {
         work.follow(&balancer, &chosen, done)?;
-        groups::ensure(&work, &balancer, &chosen, done)?;
         return Err(wrong);
     }
     if balancer.status == "ERROR" {
@@ -185,10 +184,11 @@ fn make(
         work.note(names::ADDRESS, &balancer.vip_address, done);
     }
     work.tell_new_name(&balancer, done);
+    let opened = groups::open(&work, &balancer, &chosen, done);
     work.bring(&balancer, &chosen, Scope::All, done)?;
     let address = work.address(&balancer, done)?;
     work.note(names::ADDRESS, &address, done);
-    groups::ensure(&work, &balancer, &chosen, done)?;
+    groups::close(&work, opened?, done)?;
     work.remark(&balancer, &chosen, done);
     Ok(work.ingress(&address))
 }
@@ -212,7 +212,6 @@ fn follow_nodes(
     work.admit(&balancer)?;
     let chosen = work.chosen(backends)?;
     work.follow(&balancer, &chosen, done)?;
-    groups::ensure(&work, &balancer, &chosen, done)?;
     work.remark(&balancer, &chosen, done);
     match service.ingress.is_empty() {
         false => Ok(service.ingress.clone()),
@@ -288,9 +287,11 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Nothing but the members.
+    /// Nothing but the members, and their security group. Where that fails, members that have left go all the same.
     fn follow(&self, balancer: &Balancer, chosen: &[&Backend], done: &mut Done) -> Result<(), Failure> {
-        self.bring(balancer, chosen, Scope::Members, done)
+        let opened = groups::open(self, balancer, chosen, done);
+        self.bring(balancer, chosen, Scope::Members, done)?;
+        groups::close(self, opened?, done)
     }
 
     fn plan(&self, balancer: &Balancer, ports: &[Port]) -> Result<Vec<Step>, Failure> {

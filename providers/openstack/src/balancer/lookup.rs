@@ -38,12 +38,12 @@ impl Work<'_> {
             self.refuse_namesake(&balancer)?;
             return Ok(Some(balancer));
         }
-        if let Some(id) = &self.spec.id {
-            if !self.had_one() {
-                let message =
-                    format!("there is no load balancer {id}; take annotation {} off to have a new one", names::ID);
-                return Err(Failure::invalid(message).annotation(names::ID));
-            }
+        if let Some(id) = &self.spec.id
+            && !self.had_one()
+        {
+            let message =
+                format!("there is no load balancer {id}; take annotation {} off to have a new one", names::ID);
+            return Err(Failure::invalid(message).annotation(names::ID));
         }
         self.seek(done)
     }
