@@ -270,3 +270,24 @@ fn one_that_is_given_up_has_neither_name_nor_tags_afterwards() {
     assert_eq!(orphan(&usual(), &host(), &settled(&[])).outcome.failure, None);
     assert_eq!(written(&cloud), Vec::<String>::new());
 }
+
+/// The Go manager notes no ID where it fails on the way.
+#[test]
+fn one_that_only_the_address_leads_to_is_given_up_too() {
+    let last = "load-balancer PUT /lbaas/loadbalancers/lb-1";
+    let unmarked = with(balancer(), json!({ "tags": [NAME] }));
+    let lists = |unmarked: &[Value]| {
+        cloud_of(&balancer(), &[], &[], &[])
+            .on(LIST, many("loadbalancers", &[]))
+            .on(LIST, many("loadbalancers", unmarked))
+            .on(last, Reply::json(200, "{}"))
+    };
+    let published = |address: &str| Service { ingress: vec![Ingress::ip(address)], ..service(&[]) };
+    let cloud = lists(std::slice::from_ref(&unmarked));
+    assert_eq!(reaction(&orphan(&usual(), &host(), &published("203.0.113.7"))), Reaction::Pending);
+    assert_eq!(writes(&cloud)[0].1["loadbalancer"], json!({ "name": "released-lb-1", "tags": [] }));
+    // One of a namesake in another cluster is not.
+    let cloud = lists(&[unmarked]);
+    assert_eq!(orphan(&usual(), &host(), &published("203.0.113.99")).outcome.failure, None);
+    assert_eq!(written(&cloud), Vec::<String>::new());
+}
