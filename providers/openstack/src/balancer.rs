@@ -326,6 +326,9 @@ impl Work<'_> {
         };
         let seen = Seen { members: seen::members_of(tree), ..Seen::default() };
         let (steps, whole) = plan::members(self, balancer, ports, &known, &seen);
+        if !self.is_sound() && !steps.is_empty() {
+            return Ok(plan::members(self, balancer, &beside(ports, &known)?, &known, &seen).0);
+        }
         // A port has no listener. What cannot be is not made instead.
         if whole || !self.is_sound() { Ok(steps) } else { self.plan(balancer, ports) }
     }
@@ -347,4 +350,18 @@ impl Work<'_> {
             done.warn(WITHOUT_ADDRESS, message);
         }
     }
+}
+
+/// With members in the subnet of those that are there: which one the Service asks for cannot be read.
+fn beside(ports: &[Port], known: &Known) -> Result<Vec<Port>, Failure> {
+    let mut ports = ports.to_vec();
+    for (.., pool) in known.iter().filter(|(.., pool)| !pool.is_empty()) {
+        if let Some(there) = octavia::members(pool)?.into_iter().next() {
+            for member in ports.iter_mut().flat_map(|port| &mut port.members) {
+                member.subnet_id.clone_from(&there.subnet_id);
+            }
+            break;
+        }
+    }
+    Ok(ports)
 }

@@ -47,7 +47,7 @@ impl Work<'_> {
 
     /// One without a tag that the Service's status leads to. Made before there were tags, or by the Go manager. One that nothing but its name
     /// leads to may be another cluster's: it stays, and is told.
-    fn unmarked(&self, done: &mut Done) -> Result<Option<Balancer>, Failure> {
+    pub(super) fn unmarked(&self, done: &mut Done) -> Result<Option<Balancer>, Failure> {
         if self.spec.id.is_some() {
             return Ok(None);
         }

@@ -24,6 +24,10 @@ impl Work<'_> {
             all.push(known);
         }
         if all.is_empty() {
+            // What only its name leads to may be another cluster's.
+            all.extend(self.unmarked(&mut Done::new())?);
+        }
+        if all.is_empty() {
             self.await_unheard()?;
         }
         for balancer in &all {

@@ -118,21 +118,29 @@ fn a_service_that_is_published_by_a_host_name_keeps_its_floating_ip_with_a_new_l
     };
     let mut noted = without_address(named("web.example.com", &[]));
     noted.annotations.push((names::ADDRESS.to_owned(), "10.1.0.100".to_owned()));
-    for (case, service, found) in [
-        ("by the address that was noted", named("web.example.com", &[]), vec![vec![], vec![free.clone()]]),
+    for (case, service, by, found) in [
+        (
+            "by the address that was noted",
+            named("web.example.com", &[]),
+            "floating_ip_address=203.0.113.7",
+            vec![vec![], vec![free.clone()]],
+        ),
         (
             "by the address in the name",
             without_address(named("203.0.113.7.nip.io", &[])),
+            "floating_ip_address=203.0.113.7",
             vec![vec![], vec![free.clone()]],
         ),
         (
             "by its description",
             without_address(named("web.example.com", &[])),
+            "description=",
             vec![vec![], vec![with(other.clone(), json!({ "port_id": "port-9" })), free.clone()]],
         ),
         (
             "by its description, where the load balancer's own address was noted meanwhile",
             noted,
+            "description=",
             vec![vec![], vec![free]],
         ),
     ] {
@@ -140,6 +148,8 @@ fn a_service_that_is_published_by_a_host_name_keeps_its_floating_ip_with_a_new_l
         let cloud = lists(&lists_of).on(PUT, Reply::json(200, "{}"));
         assert_eq!(run(&service).outcome.failure, None, "{case}");
         assert_eq!(writes(&cloud), attached, "{case}");
+        let asked: Vec<_> = cloud.lines().into_iter().filter(|line| line.starts_with(FLOATING)).collect();
+        assert!(asked.len() == 2 && asked[1].contains(by), "{case}: {asked:?}");
     }
     // One of a namesake in another cluster is not taken.
     let namesakes = with(

@@ -323,6 +323,27 @@ fn members_follow_although_the_rest_cannot_be() {
     }
 }
 
+/// The configuration has no such class any more: which subnet its members are in, nobody says.
+#[test]
+fn new_members_of_a_service_that_is_refused_come_to_the_subnet_of_the_others() {
+    let there = with(member(1), json!({ "subnet_id": "subnet-of-the-class" }));
+    let service = settled(&[(names::CLASS, "removed")]);
+    let calls: [&dyn Fn() -> Done; 2] = [&|| run(&service), &|| update_backends(&usual(), &host(), &service, &nodes())];
+    for call in calls {
+        let cloud =
+            cloud_of(&balancer(), &[listener()], &[pool()], std::slice::from_ref(&there)).on(MEMBERS, accepted());
+        assert_eq!(reaction(&call()), Reaction::Pending);
+        let (_, body) = writes(&cloud).remove(0);
+        let subnets: Vec<_> =
+            body["members"].as_array().expect("members").iter().map(|member| member["subnet_id"].clone()).collect();
+        assert_eq!(subnets, ["subnet-of-the-class"; 2]);
+    }
+    // Nothing is asked for where nothing changes.
+    let cloud = whole();
+    update_backends(&usual(), &host(), &service, &nodes());
+    assert!(!cloud.lines().iter().any(|line| line.contains("/members")), "{:?}", cloud.lines());
+}
+
 /// With members alone to change, the Go manager failed for ever.
 #[test]
 fn a_listener_that_somebody_deleted_is_made_again_when_nodes_are_followed() {
@@ -422,26 +443,6 @@ fn a_pool_of_this_service_that_no_listener_has_goes_and_one_of_another_stays() {
         .on(line, Reply::status(204));
     run(&settled(&[]));
     assert_eq!(written(&cloud), [line]);
-}
-
-/// What would not be made again is not deleted.
-#[test]
-fn one_in_error_is_not_deleted_while_the_service_cannot_be_made() {
-    let broken = with(balancer(), json!({ "provisioning_status": "ERROR" }));
-    let absent =
-        Reply::json(404, json!({ "code": 404, "description": "Secret not found.", "title": "Not Found" }).to_string());
-    for (case, wrong) in [
-        ("ranges that are none", (names::SOURCE_RANGES, "everybody")),
-        ("a certificate that is not there", (names::TLS_CONTAINER, "https://kms/v1/secrets/s-1")),
-    ] {
-        let service = settled(&[(names::RECREATE, "true"), wrong]);
-        for call in [ensure, update_backends] {
-            let cloud = cloud_of(&broken, &[], &[], &[]).always("key-manager GET /secrets/s-1", absent.clone());
-            let done = call(&usual(), &host(), &service, &nodes());
-            assert_eq!(written(&cloud), Vec::<String>::new(), "{case}");
-            assert!(done.outcome.failure.is_some(), "{case}");
-        }
-    }
 }
 
 #[test]

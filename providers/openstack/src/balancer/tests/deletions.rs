@@ -364,3 +364,44 @@ fn that_there_is_none_any_more_needs_proof_where_there_was_one() {
     // One that never had one needs none.
     assert_eq!(get(&usual(), &host, &service(&[])), Ok(None));
 }
+
+/// The Go manager notes no ID where it fails on the way.
+#[test]
+fn one_that_only_the_address_leads_to_is_given_up_too() {
+    let last = "load-balancer PUT /lbaas/loadbalancers/lb-1";
+    let unmarked = with(balancer(), json!({ "tags": [NAME] }));
+    let lists = |unmarked: &[Value]| {
+        cloud_of(&balancer(), &[], &[], &[])
+            .on(LIST, many("loadbalancers", &[]))
+            .on(LIST, many("loadbalancers", unmarked))
+            .on(last, Reply::json(200, "{}"))
+    };
+    let published = |address: &str| Service { ingress: vec![Ingress::ip(address)], ..service(&[]) };
+    let cloud = lists(std::slice::from_ref(&unmarked));
+    assert_eq!(reaction(&orphan(&usual(), &host(), &published("203.0.113.7"))), Reaction::Pending);
+    assert_eq!(writes(&cloud)[0].1["loadbalancer"], json!({ "name": "released-lb-1", "tags": [] }));
+    // One of a namesake in another cluster is not.
+    let cloud = lists(&[unmarked]);
+    assert_eq!(orphan(&usual(), &host(), &published("203.0.113.99")).outcome.failure, None);
+    assert_eq!(written(&cloud), Vec::<String>::new());
+}
+
+/// What would not be made again is not deleted.
+#[test]
+fn one_in_error_is_not_deleted_while_the_service_cannot_be_made() {
+    let broken = with(balancer(), json!({ "provisioning_status": "ERROR" }));
+    let absent =
+        Reply::json(404, json!({ "code": 404, "description": "Secret not found.", "title": "Not Found" }).to_string());
+    for (case, wrong) in [
+        ("ranges that are none", (names::SOURCE_RANGES, "everybody")),
+        ("a certificate that is not there", (names::TLS_CONTAINER, "https://kms/v1/secrets/s-1")),
+    ] {
+        let service = settled(&[(names::RECREATE, "true"), wrong]);
+        for call in [ensure, update_backends] {
+            let cloud = cloud_of(&broken, &[], &[], &[]).always("key-manager GET /secrets/s-1", absent.clone());
+            let done = call(&usual(), &host(), &service, &nodes());
+            assert_eq!(written(&cloud), Vec::<String>::new(), "{case}");
+            assert!(done.outcome.failure.is_some(), "{case}");
+        }
+    }
+}
