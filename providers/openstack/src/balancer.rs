@@ -67,6 +67,10 @@ pub(crate) fn get(config: &Config, host: &Host, service: &Service) -> Result<Opt
         true => None,
         false => crate::api::floating_ips::with("port_id", &balancer.vip_port_id)?.into_iter().next(),
     };
+    if floating.is_none() && work.wants_floating_ip(&balancer) && work.network(&mut done)?.is_some() {
+        // Its own address is not the one to publish.
+        return Ok(Some(vec![]));
+    }
     Ok(Some(work.ingress(floating.as_ref().map_or(&balancer.vip_address, |floating| &floating.address))))
 }
 
@@ -171,6 +175,7 @@ fn make(
     work.admit(&balancer)?;
     if let Some(wrong) = wrong {
         work.follow(&balancer, &chosen, done)?;
+        groups::ensure(&work, &balancer, &chosen, done)?;
         return Err(wrong);
     }
     if balancer.status == "ERROR" {
@@ -317,6 +322,9 @@ impl Work<'_> {
         };
         let seen = Seen { members: seen::members_of(tree), ..Seen::default() };
         let (steps, whole) = plan::members(self, balancer, ports, &known, &seen);
+        if !self.is_sound() && !steps.is_empty() {
+            return Ok(plan::members(self, balancer, &beside(ports, &known)?, &known, &seen).0);
+        }
         // A port has no listener. What cannot be is not made instead.
         if whole || !self.is_sound() { Ok(steps) } else { self.plan(balancer, ports) }
     }
@@ -333,6 +341,20 @@ impl Work<'_> {
             done.warn(WITHOUT_ADDRESS, message);
         }
     }
+}
+
+/// With members in the subnet of those that are there: which one the Service asks for cannot be read.
+fn beside(ports: &[Port], known: &Known) -> Result<Vec<Port>, Failure> {
+    let mut ports = ports.to_vec();
+    for (.., pool) in known.iter().filter(|(.., pool)| !pool.is_empty()) {
+        if let Some(there) = octavia::members(pool)?.into_iter().next() {
+            for member in ports.iter_mut().flat_map(|port| &mut port.members) {
+                member.subnet_id.clone_from(&there.subnet_id);
+            }
+            break;
+        }
+    }
+    Ok(ports)
 }
 
 fn known_key(balancer: &Balancer) -> String {

@@ -26,6 +26,8 @@ const FLOATING: &str = "Floating IP for Kubernetes external service";
 pub(crate) struct Names {
     /// Of the load balancer; it is a tag as well, of the load balancer and of listeners.
     pub(crate) balancer: String,
+    /// What old Go managers called the load balancer: it has the UID, which no other Service has.
+    pub(crate) legacy: String,
     /// The tag that no other Service has, in whatever cluster.
     pub(crate) uid: String,
     /// That of the Service whose load balancer this one takes over.
@@ -39,6 +41,7 @@ impl Names {
         let balancer = format!("{PREFIX}{cluster}_{}_{}", service.namespace, service.name);
         Self {
             balancer: cut(balancer),
+            legacy: legacy(&service.uid),
             uid: format!("{UID}{}", service.uid),
             former: service
                 .more
@@ -48,6 +51,11 @@ impl Names {
             cluster: cluster.to_owned(),
             service: service.full_name(),
         }
+    }
+
+    /// Whether a load balancer with this name was made for a Service that is called so.
+    pub(crate) fn is_name(&self, name: &str) -> bool {
+        name == self.balancer || name == self.legacy
     }
 
     pub(crate) fn listener(&self, port: usize) -> String {
@@ -148,6 +156,14 @@ impl Names {
         let others = tags.iter().filter(|tag| **tag != self.uid && self.former.as_ref() != Some(tag));
         others.filter_map(|tag| uid_of(tag)).collect()
     }
+}
+
+/// `a` and the UID without dashes.
+fn legacy(uid: &str) -> String {
+    const LONGEST: usize = 32;
+    let mut name = format!("a{}", uid.replace('-', ""));
+    name.truncate(name.floor_char_boundary(LONGEST));
+    name
 }
 
 /// The security group of a Service.

@@ -154,14 +154,14 @@ pub(crate) fn read(config: &Config, cluster: &str, service: &Service) -> (Servic
         proxy,
         x_forwarded_for,
         tls_container,
-        timeouts: timeouts(&mut reader).filter(|_| !is_ovn),
+        timeouts: timeouts(&mut reader, is_ovn),
         monitor,
         health_port,
         flavor: of_amphora(&mut reader, names::FLAVOR, &balancers.flavor, is_ovn),
         availability_zone: of_amphora(&mut reader, names::AVAILABILITY_ZONE, &balancers.availability_zone, is_ovn),
         hostname: reader.text(names::HOSTNAME).map(str::to_owned),
         selector: Selector::read(&mut reader, &balancers.node_selector),
-        ranges: ranges(&mut reader, service, family),
+        ranges: ranges(&mut reader, service, family, !is_ovn || balancers.manages_security_groups),
         is_sticky: service.client_ip_affinity_seconds.is_some(),
         recreates: flag(&mut reader, names::RECREATE, false),
     };
@@ -171,8 +171,10 @@ pub(crate) fn read(config: &Config, cluster: &str, service: &Service) -> (Servic
         reader.problems.push(Problem::harmless("spec.loadBalancerSourceRanges", message));
     }
     if service.ip_families.len() > 1 {
-        let of = if family == Some(IpFamily::Ipv6) { 6 } else { 4 };
-        let message = format!("the load balancer has one address, of IPv{of}: that family comes first");
+        let (served, other) = if family == Some(IpFamily::Ipv6) { (6, 4) } else { (4, 6) };
+        let message = format!(
+            "the load balancer serves IPv{served} alone, which comes first, and clients of IPv{other} do not reach it; make a second Service with ipFamilies [IPv{other}] for them"
+        );
         reader.problems.push(Problem::harmless("spec.ipFamilies", message));
     }
     if service.ports.is_empty() {
@@ -235,7 +237,14 @@ fn number(reader: &mut Reader<'_>, name: &str, default: i64, (least, most): (i64
 /// A day, the most that Octavia takes.
 const LONGEST: i64 = 86_400_000;
 
-fn timeouts(reader: &mut Reader<'_>) -> Option<Timeouts> {
+fn timeouts(reader: &mut Reader<'_>, is_ovn: bool) -> Option<Timeouts> {
+    if is_ovn {
+        use names::{TIMEOUT_CLIENT_DATA, TIMEOUT_MEMBER_CONNECT, TIMEOUT_MEMBER_DATA, TIMEOUT_TCP_INSPECT};
+        for name in [TIMEOUT_CLIENT_DATA, TIMEOUT_MEMBER_CONNECT, TIMEOUT_MEMBER_DATA, TIMEOUT_TCP_INSPECT] {
+            missing_in_ovn(reader, name);
+        }
+        return None;
+    }
     let mut time = |name, default| number(reader, name, default, (0, LONGEST));
     Some(Timeouts {
         client_data: time(names::TIMEOUT_CLIENT_DATA, 50_000),
@@ -248,6 +257,7 @@ fn timeouts(reader: &mut Reader<'_>) -> Option<Timeouts> {
 fn monitor(reader: &mut Reader<'_>, balancers: &Balancers) -> Option<Monitor> {
     let default = &balancers.monitor;
     let enabled = flag(reader, names::MONITOR, default.enabled);
+    let before = reader.problems.len();
     let mut of = |name, default: u32, range| number(reader, name, default.into(), range);
     let monitor = Monitor {
         delay: of(names::MONITOR_DELAY, default.delay, (1, i64::from(i32::MAX))),
@@ -255,6 +265,14 @@ fn monitor(reader: &mut Reader<'_>, balancers: &Balancers) -> Option<Monitor> {
         max_retries: of(names::MONITOR_MAX_RETRIES, default.max_retries, (1, 10)),
         max_retries_down: of(names::MONITOR_MAX_RETRIES_DOWN, default.max_retries_down, (1, 10)),
     };
+    if !enabled {
+        // They are wrong all the same, but nothing is made of them.
+        for problem in reader.problems.iter_mut().skip(before) {
+            problem.fatal = false;
+            problem.message.push_str("; it has no effect while members are not watched");
+        }
+        return None;
+    }
     for (name, key, value, taken) in [
         (names::MONITOR_DELAY, "monitor-delay", monitor.delay, SECONDS),
         (names::MONITOR_TIMEOUT, "monitor-timeout", monitor.timeout, SECONDS),
@@ -262,7 +280,7 @@ fn monitor(reader: &mut Reader<'_>, balancers: &Balancers) -> Option<Monitor> {
         (names::MONITOR_MAX_RETRIES_DOWN, "monitor-max-retries-down", monitor.max_retries_down, TRIES),
     ] {
         // Of the configuration: those of annotations have been judged.
-        if enabled && !taken.contains(&value) {
+        if !taken.contains(&value) {
             let message = format!(
                 "{key} in [LoadBalancer] is {value}, and Octavia takes whole numbers from {} to {}; correct it, or set annotation {name}",
                 taken.start(),
@@ -271,14 +289,14 @@ fn monitor(reader: &mut Reader<'_>, balancers: &Balancers) -> Option<Monitor> {
             reader.refuse(name, message);
         }
     }
-    if enabled && reader.raw(names::MONITOR_TIMEOUT).is_some() && monitor.timeout >= monitor.delay {
+    if reader.raw(names::MONITOR_TIMEOUT).is_some() && monitor.timeout >= monitor.delay {
         let message = format!(
             "the time-out of {} s is not shorter than the delay of {} s: a slow member is asked again before it has answered",
             monitor.timeout, monitor.delay
         );
         reader.warn(names::MONITOR_TIMEOUT, message);
     }
-    enabled.then_some(monitor)
+    Some(monitor)
 }
 
 /// Octavia's words, of which one that is not among them is told, and sent all the same: providers may have more.
@@ -359,15 +377,22 @@ fn x_forwarded_for(reader: &mut Reader<'_>, is_ovn: bool, has_datagrams: bool) -
 
 /// What only Octavia's own provider has.
 fn of_amphora(reader: &mut Reader<'_>, name: &str, default: &str, is_ovn: bool) -> Option<String> {
-    let text = text(reader, name, default);
-    if is_ovn && text.is_some() && reader.raw(name).is_some() {
-        reader.warn(name, format!("annotation {name} has no effect: the provider ovn of Octavia has none"));
+    if is_ovn {
+        missing_in_ovn(reader, name);
+        return None;
     }
-    text.filter(|_| !is_ovn)
+    text(reader, name, default)
 }
 
-/// Of the family of the load balancer: Octavia refuses others, for ever.
-fn ranges(reader: &mut Reader<'_>, service: &Service, family: Option<IpFamily>) -> Ranges {
+/// An annotation for what the provider ovn of Octavia does not have.
+fn missing_in_ovn(reader: &mut Reader<'_>, name: &str) {
+    if reader.text(name).is_some() {
+        reader.warn(name, format!("annotation {name} has no effect: the provider ovn of Octavia has none"));
+    }
+}
+
+/// Of the family of the load balancer: Octavia refuses others, for ever. Where they keep nobody out, none of them keeps everybody out.
+fn ranges(reader: &mut Reader<'_>, service: &Service, family: Option<IpFamily>, have_effect: bool) -> Ranges {
     let of_spec = !service.source_ranges.is_empty();
     let place = if of_spec { "spec.loadBalancerSourceRanges".to_owned() } else { field(names::SOURCE_RANGES) };
     let read = match of_spec {
@@ -392,7 +417,7 @@ fn ranges(reader: &mut Reader<'_>, service: &Service, family: Option<IpFamily>) 
     let width = if family == Some(IpFamily::Ipv6) { 128 } else { 32 };
     let (fitting, other): (Vec<Cidr>, Vec<Cidr>) = networks.into_iter().partition(|network| network.width() == width);
     let others: Vec<String> = other.iter().map(ToString::to_string).collect();
-    if fitting.is_empty() {
+    if fitting.is_empty() && have_effect {
         let message = format!(
             "nobody could reach the load balancer: its address is of IPv{}, and {} are not",
             if width == 32 { 4 } else { 6 },

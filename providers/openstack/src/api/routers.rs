@@ -17,6 +17,14 @@ ccm_sdk::records! {
         pub(crate) routes: Option<Vec<Hop>>,
         pub(crate) tags: Vec<String>,
         pub(crate) revision: u64 = "revision_number",
+        /// The network to the outside: the router's port there is seen by nobody but administrators.
+        pub(crate) gateway: Option<Gateway> = "external_gateway_info",
+    }
+
+    /// Where a router leads to the outside.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Gateway {
+        pub(crate) network_id: String,
     }
 
     /// A route.

@@ -58,8 +58,8 @@ impl Work<'_> {
         })?;
         done.changed(format!("made load balancer {}", balancer.id));
         done.annotate(names::ID, balancer.id.as_str());
-        if !balancer.vip_address.is_empty() {
-            // It also says that the ID was not written by a person.
+        if !balancer.vip_address.is_empty() && self.service.annotation(names::ADDRESS).is_none() {
+            // It also says that the ID was not written by a person. The address of before leads to its floating IP.
             done.annotate(names::ADDRESS, balancer.vip_address.as_str());
         }
         if body.get("listeners").is_some() {

@@ -81,6 +81,12 @@ impl Work<'_> {
         }
     }
 
+    /// Whether a load balancer is to be reached by a floating IP, where there is an external network.
+    pub(super) fn wants_floating_ip(&self, balancer: &Balancer) -> bool {
+        let vip = &balancer.vip_address;
+        !self.spec.internal && !vip.is_empty() && !vip.contains(':') && !balancer.vip_port_id.is_empty()
+    }
+
     /// Whether the floating IP of a load balancer was made for its Service. The last Service of a shared one, whose owner has gone, has what
     /// was made for that one.
     fn is_made_for(&self, floating: &FloatingIp, balancer: &Balancer) -> bool {
@@ -153,11 +159,10 @@ impl Work<'_> {
             );
             return Err(Failure::conflict(message));
         }
-        let before = self.service.ingress.iter().find_map(|ingress| ingress.ip.as_deref());
-        for (address, asked) in
-            [(self.spec.address.as_deref(), true), (before.filter(|ip| *ip != balancer.vip_address), false)]
-        {
-            let Some(address) = address else { continue };
+        let mut before = self.addresses();
+        before.retain(|address| *address != balancer.vip_address);
+        let asked = self.spec.address.as_deref().map(|address| (address, true));
+        for (address, asked) in asked.into_iter().chain(before.iter().map(|address| (*address, false))) {
             let found = floating_ips::with("floating_ip_address", address)?.into_iter().next();
             let Some(found) = found.filter(|found| asked || self.spec.names.is_own_floating_ip(&found.description))
             else {
@@ -176,12 +181,29 @@ impl Work<'_> {
                 return Err(Failure::invalid(message).field("spec.loadBalancerIP"));
             }
         }
+        if let Some(own) = self.former_floating_ip()? {
+            floating_ips::attach(&own.id, Some(&balancer.vip_port_id))?;
+            done.changed(format!("attached floating IP {}", own.address));
+            return Ok(own.address);
+        }
         let Some(network) = self.network(done)? else { return Ok(balancer.vip_address.clone()) };
         self.make(&network, balancer, done)
     }
 
+    /// That of a Service that was published before: a status of host names does not say its address. By the description that nobody else has.
+    fn former_floating_ip(&self) -> Result<Option<FloatingIp>, Failure> {
+        if self.spec.address.is_some() || self.service.ingress.is_empty() {
+            return Ok(None);
+        }
+        let description = self.spec.names.floating_ip();
+        let is_it = |floating: &FloatingIp| {
+            floating.description == description && floating.port_id.as_deref().is_none_or(str::is_empty)
+        };
+        Ok(floating_ips::with("description", &description)?.into_iter().find(is_it))
+    }
+
     /// The external network; none is told.
-    fn network(&self, done: &mut Done) -> Result<Option<String>, Failure> {
+    pub(super) fn network(&self, done: &mut Done) -> Result<Option<String>, Failure> {
         if let Some(network) = &self.spec.floating.network {
             return Ok(Some(network.clone()));
         }

@@ -46,6 +46,13 @@ pub(super) fn ensure(
         return Ok(());
     }
     cache::forget(&none(service));
+    if !work.is_sound() {
+        // What its rules should be cannot be read: they stay as they are.
+        return match one(service)? {
+            Some(group) => give(work, &group.id, backends, work.family(Some(balancer)), done),
+            None => Ok(()),
+        };
+    }
     let group = match one(service)? {
         Some(group) => group,
         None => {

@@ -3,6 +3,7 @@
 //! Lists have no members, only how many a pool has. Trees have, one for each load balancer: some are read with each survey, so that in the
 //! end the members of each are compared about once an hour.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ struct Lists {
     pools: Vec<Pool>,
     monitors: BTreeMap<String, Monitor>,
     floating: Vec<FloatingIp>,
+    /// Whether there is an external network; asked for where a floating IP is missing that nobody names a network for.
+    has_network: Cell<Option<bool>>,
     members: BTreeMap<String, BTreeMap<String, Vec<Member>>>,
     groups: Groups,
 }
@@ -54,6 +57,7 @@ pub(crate) fn survey(
         pools: octavia::pools(None)?,
         monitors: monitors.into_iter().map(|monitor| (monitor.id.clone(), monitor)).collect(),
         floating: if external { floating_ips::all()? } else { vec![] },
+        has_network: Cell::new(None),
         members: BTreeMap::new(),
         groups: Groups::read(config, wishes.iter().map(|wish| &wish.service), backends)?,
     };
@@ -120,12 +124,29 @@ impl Lists {
         if floating.is_some() && work.spec.internal && !self.floating.is_empty() {
             differences.push("it is internal and has a floating IP".to_owned());
         }
+        if floating.is_none() && self.lacks_floating_ip(work, balancer)? {
+            differences.push("it has no floating IP".to_owned());
+        }
         let address = floating.unwrap_or(&balancer.vip_address);
         Ok(if differences.is_empty() {
             Standing::InStep(work.ingress(address))
         } else {
             Standing::Differs(differences)
         })
+    }
+
+    /// Whether one without a floating IP should have one. Without an external network its own address is all that there is to publish.
+    fn lacks_floating_ip(&self, work: &Work<'_>, balancer: &Balancer) -> Result<bool, Failure> {
+        if !work.wants_floating_ip(balancer) {
+            return Ok(false);
+        }
+        let is_named = work.spec.floating.network.is_some();
+        if let Some(known) = is_named.then_some(true).or(self.has_network.get()) {
+            return Ok(known);
+        }
+        let has_network = work.network(&mut Done::new())?.is_some();
+        self.has_network.set(Some(has_network));
+        Ok(has_network)
     }
 
     /// Of one load balancer. Where its tree was not read, its members are those that it should have, if it has as many.

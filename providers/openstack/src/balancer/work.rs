@@ -95,10 +95,15 @@ impl<'a> Work<'a> {
     /// Whether the load balancer was made for this Service, whoever else uses it.
     pub(super) fn is_owner(&self, balancer: &Balancer) -> bool {
         let names = &self.spec.names;
-        let is_named = balancer.name == names.balancer
+        let is_named = names.is_name(&balancer.name)
             // Before the cluster had another name.
             || (balancer.tags.contains(&names.uid) && names.renamed(&balancer.name).as_ref() == Some(&names.balancer));
         is_named && (names.are_own(&balancer.tags) || names.other_uids(&balancer.tags).is_empty())
+    }
+
+    /// Whether a load balancer was made by this provider or by the Go manager, for whatever Service.
+    pub(super) fn is_made(&self, balancer: &Balancer) -> bool {
+        balancer.name.starts_with(marks::PREFIX) || balancer.name == self.spec.names.legacy
     }
 
     /// Whether something of a load balancer is this Service's, by its tags.
@@ -132,9 +137,4 @@ impl<'a> Work<'a> {
         };
         backends.iter().filter(is_of_others).map(|backend| backend.name.clone()).collect()
     }
-}
-
-/// Whether a load balancer was made by this provider or by the Go manager, for whatever Service.
-pub(super) fn is_made(balancer: &Balancer) -> bool {
-    balancer.name.starts_with(marks::PREFIX)
 }

@@ -99,6 +99,7 @@ fn what_cannot_be_is_told_all_at_once_with_field_and_what_is_allowed() {
         (names::PROXY_PROTOCOL, "true"),
         (names::X_FORWARDED_FOR, "true"),
         (names::CLASS, "dnz"),
+        (names::MONITOR, "true"),
         (names::MONITOR_MAX_RETRIES, "0"),
         (names::TIMEOUT_CLIENT_DATA, "-1"),
         (names::SOURCE_RANGES, "10.0.0.0/8,everybody"),
@@ -229,6 +230,49 @@ fn os_214_an_internal_configuration_wins_and_says_so() {
             told,
             "{case}"
         );
+    }
+}
+
+#[test]
+fn a_value_that_has_no_effect_is_told_and_refuses_nothing() {
+    let mut ovn = config();
+    ovn.balancers.provider = "ovn".to_owned();
+    let v6 = |annotations: &[(&str, &str)]| Service {
+        ip_families: vec![IpFamily::Ipv6],
+        source_ranges: vec!["10.0.0.0/8".to_owned()],
+        ..service(annotations)
+    };
+    for (case, config, service, told) in [
+        ("not watched", config(), service(&[(names::MONITOR_DELAY, "0")]), field(names::MONITOR_DELAY)),
+        (
+            "not watched",
+            config(),
+            service(&[(names::MONITOR, "false"), (names::MONITOR_MAX_RETRIES, "11")]),
+            field(names::MONITOR_MAX_RETRIES),
+        ),
+        ("ovn", ovn.clone(), service(&[(names::TIMEOUT_CLIENT_DATA, "-1")]), field(names::TIMEOUT_CLIENT_DATA)),
+        ("ovn", ovn.clone(), service(&[(names::TIMEOUT_TCP_INSPECT, "5")]), field(names::TIMEOUT_TCP_INSPECT)),
+        ("ovn", ovn.clone(), service(&[(names::FLAVOR, "f")]), field(names::FLAVOR)),
+        ("ovn keeps nobody out", ovn.clone(), v6(&[]), "spec.loadBalancerSourceRanges".to_owned()),
+    ] {
+        let found = problems(&config, &service);
+        assert!(found.iter().all(|problem| !problem.fatal), "{case}: {found:?}");
+        assert!(found.iter().any(|problem| problem.field == told), "{case}: {found:?}");
+    }
+    ovn.balancers.manages_security_groups = true;
+    assert!(problems(&ovn, &v6(&[])).iter().any(|problem| problem.fatal), "the security group keeps everybody out");
+}
+
+#[test]
+fn of_two_families_the_one_that_is_not_served_is_named() {
+    for (families, served, other) in [
+        ([IpFamily::Ipv4, IpFamily::Ipv6], "serves IPv4 alone", "clients of IPv6 do not"),
+        ([IpFamily::Ipv6, IpFamily::Ipv4], "serves IPv6 alone", "clients of IPv4 do not"),
+    ] {
+        let dual = Service { ip_families: families.to_vec(), ..service(&[]) };
+        let found = problems(&config(), &dual);
+        let told = found.iter().find(|problem| problem.field == "spec.ipFamilies").expect("told");
+        assert!(!told.fatal && told.message.contains(served) && told.message.contains(other), "{}", told.message);
     }
 }
 

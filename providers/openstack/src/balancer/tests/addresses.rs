@@ -102,6 +102,77 @@ fn the_address_that_the_service_had_comes_back_with_a_new_load_balancer() {
     assert_eq!(written(&cloud), [PUT]);
 }
 
+/// What it publishes does not say which address it had.
+#[test]
+fn a_service_that_is_published_by_a_host_name_keeps_its_floating_ip_with_a_new_load_balancer() {
+    let free = with(floating(), json!({ "port_id": null }));
+    let other = with(free.clone(), json!({ "id": "fip-2", "floating_ip_address": "203.0.113.8" }));
+    let attached = [(PUT.to_owned(), json!({ "floatingip": { "port_id": "port-1" } }))];
+    let named = |name: &str, annotations: &[(&str, &str)]| Service {
+        ingress: vec![Ingress::hostname(name)],
+        ..settled(&[annotations, &[(names::HOSTNAME, "web.example.com")]].concat())
+    };
+    let without_address = |mut service: Service| {
+        service.annotations.retain(|(name, _)| name != names::ADDRESS);
+        service
+    };
+    let mut noted = without_address(named("web.example.com", &[]));
+    noted.annotations.push((names::ADDRESS.to_owned(), "10.1.0.100".to_owned()));
+    for (case, service, by, found) in [
+        (
+            "by the address that was noted",
+            named("web.example.com", &[]),
+            "floating_ip_address=203.0.113.7",
+            vec![vec![], vec![free.clone()]],
+        ),
+        (
+            "by the address in the name",
+            without_address(named("203.0.113.7.nip.io", &[])),
+            "floating_ip_address=203.0.113.7",
+            vec![vec![], vec![free.clone()]],
+        ),
+        (
+            "by its description",
+            without_address(named("web.example.com", &[])),
+            "description=",
+            vec![vec![], vec![with(other.clone(), json!({ "port_id": "port-9" })), free.clone()]],
+        ),
+        (
+            "by its description, where the load balancer's own address was noted meanwhile",
+            noted,
+            "description=",
+            vec![vec![], vec![free]],
+        ),
+    ] {
+        let lists_of: Vec<&[Value]> = found.iter().map(Vec::as_slice).collect();
+        let cloud = lists(&lists_of).on(PUT, Reply::json(200, "{}"));
+        assert_eq!(run(&service).outcome.failure, None, "{case}");
+        assert_eq!(writes(&cloud), attached, "{case}");
+        let asked: Vec<_> = cloud.lines().into_iter().filter(|line| line.starts_with(FLOATING)).collect();
+        assert!(asked.len() == 2 && asked[1].contains(by), "{case}: {asked:?}");
+    }
+    // One of a namesake in another cluster is not taken.
+    let namesakes = with(
+        other,
+        json!({ "description": "Floating IP for Kubernetes external service default/test from cluster kubernetes (UID uid-2)" }),
+    );
+    let cloud = lists(&[&[], &[namesakes]]).on(MAKE, Reply::json(201, json!({ "floatingip": floating() }).to_string()));
+    run(&without_address(named("web.example.com", &[])));
+    assert_eq!(written(&cloud), [MAKE]);
+}
+
+#[test]
+fn the_address_of_before_stays_noted_while_a_new_load_balancer_is_made() {
+    let made = with(balancer(), json!({ "provisioning_status": "PENDING_CREATE" }));
+    let cloud = FakeCloud::new()
+        .with_credential("session-token")
+        .always(LIST, many("loadbalancers", &[]))
+        .on(POST, Reply::json(201, json!({ "loadbalancer": made }).to_string()));
+    let done = run(&service(&[(names::ADDRESS, "203.0.113.7")]));
+    assert_eq!((annotated(&done, names::ID), annotated(&done, names::ADDRESS)), (Some("lb-1"), None));
+    assert_eq!(written(&cloud), [POST]);
+}
+
 #[test]
 fn os_188_an_external_network_whose_subnets_are_not_seen_is_good() {
     let mut config = usual();

@@ -323,6 +323,27 @@ fn members_follow_although_the_rest_cannot_be() {
     }
 }
 
+/// The configuration has no such class any more: which subnet its members are in, nobody says.
+#[test]
+fn new_members_of_a_service_that_is_refused_come_to_the_subnet_of_the_others() {
+    let there = with(member(1), json!({ "subnet_id": "subnet-of-the-class" }));
+    let service = settled(&[(names::CLASS, "removed")]);
+    let calls: [&dyn Fn() -> Done; 2] = [&|| run(&service), &|| update_backends(&usual(), &host(), &service, &nodes())];
+    for call in calls {
+        let cloud =
+            cloud_of(&balancer(), &[listener()], &[pool()], std::slice::from_ref(&there)).on(MEMBERS, accepted());
+        assert_eq!(reaction(&call()), Reaction::Pending);
+        let (_, body) = writes(&cloud).remove(0);
+        let subnets: Vec<_> =
+            body["members"].as_array().expect("members").iter().map(|member| member["subnet_id"].clone()).collect();
+        assert_eq!(subnets, ["subnet-of-the-class"; 2]);
+    }
+    // Nothing is asked for where nothing changes.
+    let cloud = whole();
+    update_backends(&usual(), &host(), &service, &nodes());
+    assert!(!cloud.lines().iter().any(|line| line.contains("/members")), "{:?}", cloud.lines());
+}
+
 /// With members alone to change, the Go manager failed for ever.
 #[test]
 fn a_listener_that_somebody_deleted_is_made_again_when_nodes_are_followed() {

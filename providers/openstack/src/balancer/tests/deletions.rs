@@ -192,6 +192,54 @@ fn os_159_162_194_who_leaves_a_shared_one_takes_its_listeners_and_its_tags() {
     assert_eq!(written(&cloud), [RELEASE, DELETE], "os_162");
 }
 
+/// The Go manager takes off its own tag alone when a Service leaves.
+#[test]
+fn a_uid_that_a_service_left_behind_keeps_no_load_balancer() {
+    let left = "kubernetes.io/service-uid/left";
+    let a = "kube_service_kubernetes_default_a";
+    let of = |tags: &[&str]| with(listener(), json!({ "id": "listener-9", "tags": tags, "default_pool_id": "pool-9" }));
+    for (case, tags, listeners, goes) in [
+        ("nothing of it is left", vec![NAME, UID, left], vec![listener()], true),
+        ("a name stands beside it", vec![NAME, UID, left, a], vec![listener()], false),
+        ("a listener has it", vec![NAME, UID, left], vec![listener(), of(&[a, left])], false),
+        ("a listener of a namesake", vec![NAME, UID, left], vec![listener(), of(&[NAME, left])], false),
+        ("a listener of the Go manager", vec![NAME, UID, left], vec![listener(), of(&[a])], false),
+    ] {
+        let balancer = with(balancer(), json!({ "tags": tags }));
+        let cloud = gone(cloud_of(&balancer, &listeners, &[pool()], &[]))
+            .on("load-balancer DELETE /lbaas/listeners/listener-1", Reply::status(204));
+        assert_eq!(reaction(&delete(&settled(&[]))), Reaction::Pending, "{case}");
+        assert_eq!(written(&cloud).contains(&DELETE.to_owned()), goes, "{case}: {:?}", written(&cloud));
+        // Nor does it keep one in ERROR from being made anew.
+        let broken = with(balancer, json!({ "provisioning_status": "ERROR" }));
+        let cloud = gone(cloud_of(&broken, &listeners, &[pool()], &[]));
+        run(&settled(&[(names::RECREATE, "true")]));
+        assert_eq!(written(&cloud), if goes { vec![DELETE] } else { vec![] }, "{case}");
+    }
+}
+
+#[test]
+fn one_that_only_its_name_leads_to_stays_and_is_named_with_the_way_out() {
+    let unmarked = with(balancer(), json!({ "tags": [NAME] }));
+    let cloud = || {
+        whole().on(LIST, many("loadbalancers", &[])).on(LIST, many("loadbalancers", std::slice::from_ref(&unmarked)))
+    };
+    let elsewhere = Service { ingress: vec![Ingress::ip("203.0.113.99")], ..service(&[]) };
+    for (case, service) in [("without a status", service(&[])), ("with another address", elsewhere)] {
+        let cloud = cloud();
+        let done = delete(&service);
+        assert_eq!((done.outcome.failure.clone(), written(&cloud)), (None, vec![]), "{case}");
+        let [(reason, message)] = &done.warnings[..] else { panic!("{case}: {:?}", done.warnings) };
+        assert_eq!(*reason, "LoadBalancerNotDeleted", "{case}");
+        assert!(message.contains("openstack loadbalancer delete --cascade lb-1"), "{case}: {message}");
+    }
+    // One that the address leads to goes, and its ID is noted: without the floating IP nothing would lead there again.
+    let cloud = gone(cloud());
+    let done = delete(&Service { ingress: vec![Ingress::ip("203.0.113.7")], ..service(&[]) });
+    assert_eq!(written(&cloud), [RELEASE, DELETE]);
+    assert_eq!((reaction(&done), annotated(&done, names::ID)), (Reaction::Pending, Some("lb-1")));
+}
+
 #[test]
 fn os_165_one_that_is_not_there_is_not_there() {
     let _cloud = FakeCloud::new().with_credential("session-token").always(LIST, many("loadbalancers", &[]));
@@ -220,5 +268,26 @@ fn one_that_is_given_up_has_neither_name_nor_tags_afterwards() {
     let released = with(balancer(), json!({ "name": "released-lb-1", "tags": [] }));
     let cloud = cloud_of(&released, &[with(listener(), json!({ "tags": [] }))], &[pool()], &[]);
     assert_eq!(orphan(&usual(), &host(), &settled(&[])).outcome.failure, None);
+    assert_eq!(written(&cloud), Vec::<String>::new());
+}
+
+/// The Go manager notes no ID where it fails on the way.
+#[test]
+fn one_that_only_the_address_leads_to_is_given_up_too() {
+    let last = "load-balancer PUT /lbaas/loadbalancers/lb-1";
+    let unmarked = with(balancer(), json!({ "tags": [NAME] }));
+    let lists = |unmarked: &[Value]| {
+        cloud_of(&balancer(), &[], &[], &[])
+            .on(LIST, many("loadbalancers", &[]))
+            .on(LIST, many("loadbalancers", unmarked))
+            .on(last, Reply::json(200, "{}"))
+    };
+    let published = |address: &str| Service { ingress: vec![Ingress::ip(address)], ..service(&[]) };
+    let cloud = lists(std::slice::from_ref(&unmarked));
+    assert_eq!(reaction(&orphan(&usual(), &host(), &published("203.0.113.7"))), Reaction::Pending);
+    assert_eq!(writes(&cloud)[0].1["loadbalancer"], json!({ "name": "released-lb-1", "tags": [] }));
+    // One of a namesake in another cluster is not.
+    let cloud = lists(&[unmarked]);
+    assert_eq!(orphan(&usual(), &host(), &published("203.0.113.99")).outcome.failure, None);
     assert_eq!(written(&cloud), Vec::<String>::new());
 }

@@ -164,6 +164,37 @@ fn os_187_a_group_is_taken_off_all_ports_before_it_goes() {
     assert_eq!(written(&cloud), [put(1), "network DELETE /security-groups/sg-1".to_owned()], "os_187");
 }
 
+/// What the rules should be cannot be read from it; its members need the group all the same.
+#[test]
+fn a_service_that_is_refused_keeps_its_rules_and_its_new_members_get_the_group() {
+    let mut ovn = managed();
+    ovn.balancers.provider = "ovn".to_owned();
+    ovn.balancers.method = "SOURCE_IP_PORT".to_owned();
+    let ranges = (names::SOURCE_RANGES, "everybody");
+    for (case, config, wrong) in
+        [("another class", managed(), (names::CLASS, "none")), ("ranges that are none", ovn, ranges)]
+    {
+        let before = with(good_rule(), json!({ "remote_ip_prefix": "192.0.2.0/24" }));
+        let all = [port_of(1, &["mine"]), port_of(2, &["mine", "sg-1"])];
+        for follows in [false, true] {
+            let cloud = cloud(&json!([before]), &all, &[port_of(9, &["sg-1"])])
+                .on(&put(1), Reply::json(200, "{}"))
+                .on(&put(9), Reply::json(200, "{}"));
+            let service = settled(&[wrong]);
+            let done = match follows {
+                true => update_backends(&config, &host(), &service, &nodes()),
+                false => ensure(&config, &host(), &service, &nodes()),
+            };
+            assert_eq!(done.outcome.failure.is_none(), follows, "{case}: {:?}", done.outcome.failure);
+            assert_eq!(written(&cloud), [put(1), put(9)], "{case}");
+        }
+        // Without the group there is nothing to give.
+        let cloud = cloud_of(&balancer(), &[listener()], &[pool()], &[member(1), member(2)]);
+        update_backends(&config, &host(), &settled(&[wrong]), &nodes());
+        assert_eq!(written(&cloud), Vec::<String>::new(), "{case}");
+    }
+}
+
 /// The Go manager deletes it, with the next change of the Service.
 #[test]
 fn where_groups_are_not_managed_any_more_the_group_of_a_service_goes() {

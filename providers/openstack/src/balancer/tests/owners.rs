@@ -59,6 +59,34 @@ fn one_of_the_go_manager_is_taken_over_where_the_service_leads_to_it_and_else_le
 }
 
 #[test]
+fn one_with_the_name_of_old_go_managers_is_the_services_since_the_name_has_its_uid() {
+    let mut published = service(&[]);
+    published.uid = "7b9c1a52-07f2-4b5e-9d5c-2f0c5e1d9a11".to_owned();
+    published.ingress = vec![Ingress::ip("203.0.113.7")];
+    let old = with(balancer(), json!({ "name": "a7b9c1a5207f24b5e9d5c2f0c5e1d9a1", "tags": [] }));
+    let put = "load-balancer PUT /lbaas/loadbalancers/lb-1";
+    let uid = format!("kubernetes.io/service-uid/{}", published.uid);
+    let go = with(listener(), json!({ "tags": [] }));
+    let lists = || {
+        cloud_of(&old, std::slice::from_ref(&go), &[pool()], &[member(1), member(2)])
+            .on(LIST, many("loadbalancers", &[]))
+            .on(LIST, many("loadbalancers", &[]))
+            .on(LIST, many("loadbalancers", std::slice::from_ref(&old)))
+    };
+    let cloud = lists().on(put, Reply::json(200, "{}"));
+    let done = run(&published);
+    assert_eq!(annotated(&done, names::ID), Some("lb-1"));
+    assert_eq!(writes(&cloud), [(put.to_owned(), json!({ "loadbalancer": { "tags": [NAME, uid] } }))]);
+    let asked: Vec<_> = cloud.lines().into_iter().filter(|line| line.starts_with(&format!("{LIST}?"))).collect();
+    assert!(asked[2].contains("name=a7b9c1a5207f24b5e9d5c2f0c5e1d9a1"), "{asked:?}");
+    // It goes with its Service.
+    let gone = "load-balancer DELETE /lbaas/loadbalancers/lb-1";
+    let cloud = lists().on(gone, Reply::status(204)).on("network DELETE /floatingips/fip-1", Reply::status(204));
+    assert_eq!(reaction(&delete(&usual(), &host(), &published)), Reaction::Pending);
+    assert_eq!(written(&cloud).last().map(String::as_str), Some(gone));
+}
+
+#[test]
 fn os_103_to_107_a_port_that_another_service_has_is_a_conflict() {
     let of = |tags: &[&str]| with(listener(), json!({ "tags": tags }));
     let shared = with(

@@ -8,12 +8,16 @@ use super::*;
 const GROUPS: &str = "network GET /security-groups";
 
 fn lists(balancers: &[Value], listeners: &[Value], pools: &[Value]) -> FakeCloud {
+    lists_with(&[floating()], balancers, listeners, pools)
+}
+
+fn lists_with(floating: &[Value], balancers: &[Value], listeners: &[Value], pools: &[Value]) -> FakeCloud {
     FakeCloud::new()
         .with_credential("session-token")
         .always(LIST, many("loadbalancers", balancers))
         .always(LISTENERS, many("listeners", listeners))
         .always(POOLS, many("pools", pools))
-        .always(FLOATING, many("floatingips", &[floating()]))
+        .always(FLOATING, many("floatingips", floating))
         .always(GROUPS, many("security_groups", &[]))
 }
 
@@ -57,7 +61,10 @@ fn fifty_that_are_in_step_cost_five_lists_and_a_few_trees() {
             ..Service::named(format!("s{number}"))
         })
         .collect();
-    let cloud = lists(&balancers, &listeners, &pools);
+    let on =
+        |number: usize| with(floating(), json!({ "id": format!("f-{number}"), "port_id": format!("port-{number}") }));
+    let floating: Vec<Value> = (0..50).map(on).collect();
+    let cloud = lists_with(&floating, &balancers, &listeners, &pools);
     let standings = stand(&services);
     let good = standings.iter().filter(|standing| matches!(standing, Standing::InStep(_))).count();
     assert_eq!(good, 50, "{standings:?}");
@@ -155,4 +162,35 @@ fn a_list_that_cannot_be_had_is_a_failure_of_the_whole() {
     let _cloud = FakeCloud::new().with_credential("session-token").always(LIST, Reply::status(503));
     let wishes = [Wish { service: settled(&[]), backends: vec![] }];
     assert!(survey(&usual(), &host(), &nodes(), &wishes).is_err());
+}
+
+#[test]
+fn an_external_one_that_lost_its_floating_ip_differs_and_its_own_address_is_not_published() {
+    let without = || {
+        lists_with(&[], &[balancer()], &[listener()], &[pool()])
+            .always(TREE, tree(&[listener()], &[member(1), member(2)]))
+    };
+    let said = |standing: &Standing| match standing {
+        Standing::Differs(differences) => differences.join("; "),
+        Standing::InStep(places) => format!("{:?}", places.iter().map(|place| place.ip.clone()).collect::<Vec<_>>()),
+        other => format!("{other:?}"),
+    };
+    for (annotations, expected) in [
+        (vec![], "it has no floating IP"),
+        (vec![(names::HOSTNAME, "web.example.com")], "it has no floating IP"),
+        (vec![(names::INTERNAL, "true")], r#"[Some("10.1.0.100")]"#),
+    ] {
+        let _cloud = without();
+        assert_eq!(said(&stand(&[settled(&annotations)])[0]), expected, "{annotations:?}");
+    }
+    // Where there is no external network, that is asked once, and nothing else can be published.
+    let mut nowhere = usual();
+    nowhere.balancers.place.floating_network.clear();
+    let cloud = without().always("network GET /networks", many("networks", &[]));
+    let standings = stand_with(&nowhere, &[settled(&[]), settled(&[])]);
+    assert_eq!(standings.iter().map(said).collect::<Vec<_>>(), [r#"[Some("10.1.0.100")]"#; 2]);
+    assert_eq!(cloud.lines().iter().filter(|line| line.contains("/networks")).count(), 1);
+    // Nor is it found by the question for one.
+    let _cloud = whole().on(FLOATING, many("floatingips", &[]));
+    assert_eq!(get(&usual(), &host(), &settled(&[])), Ok(Some(vec![])));
 }
