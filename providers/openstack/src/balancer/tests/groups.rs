@@ -375,6 +375,23 @@ fn where_groups_are_not_managed_any_more_the_group_of_a_service_goes() {
     assert_eq!(asked_for(&cloud, line), before + 1);
 }
 
+/// As with the Go manager, that no group is to be had is no failure where none is wanted.
+#[test]
+fn a_cloud_without_security_groups_has_none() {
+    let unknown = Reply::json(
+        404,
+        r#"{"NeutronError": {"type": "HTTPNotFound", "message": "The resource could not be found."}}"#,
+    );
+    for (case, alias, fails) in [("no groups", "router", false), ("it cannot be asked", "security-group", true)] {
+        let extensions = json!({ "extensions": [{ "alias": alias }] });
+        let _cloud = whole()
+            .on("network GET /security-groups", unknown.clone())
+            .on("network GET /extensions", Reply::json(200, extensions.to_string()));
+        let done = ensure(&usual(), &host(), &settled(&[]), &nodes());
+        assert_eq!(done.outcome.failure.is_some(), fails, "{case}: {:?}", done.outcome);
+    }
+}
+
 fn asked_for(cloud: &FakeCloud, line: &str) -> usize {
     cloud.lines().iter().filter(|asked| asked.starts_with(line)).count()
 }
