@@ -38,9 +38,9 @@ impl Work<'_> {
             self.await_unheard()?;
             self.prove_account()?;
         }
-        for balancer in &all {
-            self.remove(balancer, done)?;
-        }
+        // One that does not end keeps no other.
+        let ends: Vec<Result<(), Failure>> = all.iter().map(|balancer| self.remove(balancer, done)).collect();
+        ends.into_iter().collect::<Result<(), Failure>>()?;
         self.delete_left_floating_ips(done)?;
         groups::delete(self.service, done)
     }

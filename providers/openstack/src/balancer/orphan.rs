@@ -30,10 +30,10 @@ impl Work<'_> {
         if all.is_empty() {
             self.await_unheard()?;
         }
-        for balancer in &all {
-            self.run(balancer, || self.releasing(balancer), done)?;
-        }
-        Ok(())
+        // One that does not end keeps no other.
+        let mut release = |balancer: &Balancer| self.run(balancer, || self.releasing(balancer), done);
+        let ends: Vec<Result<(), Failure>> = all.iter().map(&mut release).collect();
+        ends.into_iter().collect()
     }
 
     fn releasing(&self, balancer: &Balancer) -> Result<Vec<Step>, Failure> {

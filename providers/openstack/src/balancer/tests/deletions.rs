@@ -287,6 +287,15 @@ fn one_that_is_on_its_way_out_is_waited_for_also_where_only_its_tag_leads_to_it(
         assert_eq!(written(&cloud), expected);
     }
     assert_eq!(delete(&service(&[])).outcome.failure, None);
+    // One that does not end keeps no other.
+    let new = with(balancer(), json!({ "id": "lb-2", "created_at": "2026-11-21T10:00:00" }));
+    let gone = "load-balancer DELETE /lbaas/loadbalancers/lb-2";
+    let cloud = nothing()
+        .on(LIST, many("loadbalancers", &[state("PENDING_DELETE"), new]))
+        .always(LISTENERS, many("listeners", &[]))
+        .on(gone, Reply::status(204));
+    assert_eq!(reaction(&delete(&service(&[]))), Reaction::Pending);
+    assert_eq!(written(&cloud), [gone]);
     // It is not released before it is gone either.
     let _cloud = nothing().on(LIST, many("loadbalancers", &[state("PENDING_DELETE")]));
     assert_eq!(reaction(&orphan(&usual(), &host(), &service(&[]))), Reaction::Pending);
