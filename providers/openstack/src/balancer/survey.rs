@@ -1,7 +1,7 @@
 //! Compares many load balancers at once with what their Services ask for, from a few lists.
 //!
-//! Lists have no members, only how many a pool has. Trees have, one for each load balancer: some are read with each survey, so that in the
-//! end the members of each are compared about once an hour.
+//! Lists have no members, only how many a pool has. Trees have, one for each load balancer. At the start a few of them are read, since
+//! everything waits for that survey; the hourly surveys after it read them all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,10 +20,14 @@ use crate::api::octavia::{self, Balancer, Listener, Member, Monitor, Pool};
 use crate::config::Config;
 use crate::desired::Port;
 
-/// Trees of one survey.
+/// Trees of the first survey.
 const TREES: usize = 4;
-/// How long members that were compared are believed.
-const COMPARED: Duration = Duration::from_secs(3_600);
+/// How long members that were compared are believed: an hourly survey may come after two thirds of an hour.
+const COMPARED: Duration = Duration::from_secs(1_800);
+/// How long the surveys of a start may take: one for each few hundred Services.
+const START: Duration = Duration::from_secs(60);
+/// Longer than from one survey to the next.
+const STARTED: Duration = Duration::from_secs(86_400);
 
 /// All of the project.
 struct Lists {
@@ -77,7 +81,8 @@ impl Lists {
     fn read_trees(&mut self, found: &[Option<Balancer>]) {
         let due = |balancer: &&Balancer| cache::get(&key(&balancer.id)).is_none();
         let ids: BTreeSet<&str> = found.iter().flatten().filter(due).map(|balancer| balancer.id.as_str()).collect();
-        let ids: Vec<&str> = ids.into_iter().take(TREES).collect();
+        let most = if is_start() { TREES } else { usize::MAX };
+        let ids: Vec<&str> = ids.into_iter().take(most).collect();
         for (id, tree) in ids.iter().zip(seen::trees(&ids)) {
             // One that cannot be read is read with the next survey.
             if let Ok(tree) = tree {
@@ -140,6 +145,17 @@ impl Lists {
             in_full: false,
         }
     }
+}
+
+/// Whether this survey is one of those at the start, as far as anybody remembers.
+fn is_start() -> bool {
+    const STARTING: &str = "surveys/starting";
+    const SURVEYED: &str = "surveys/started";
+    if cache::get(SURVEYED).is_none() {
+        cache::put(STARTING, b"", START);
+    }
+    cache::put(SURVEYED, b"", STARTED);
+    cache::get(STARTING).is_some()
 }
 
 fn key(balancer: &str) -> String {
