@@ -366,6 +366,7 @@ bench NAME *ARGS: _tools build-providers _guests _control-plane
         # These measure what is in their own process.
         sandbox | egress | hostile) exec cargo run --release -p ccm-e2e --bin bench-{{ NAME }} -- {{ ARGS }} ;;
     esac
+    if [ {{ quote(NAME) }} = nodes ]; then {{ quote(just_executable()) }} _go-manager; fi
     # What is measured is optimised; what measures need not be.
     cargo build --release -p wasm-ccm
     cargo build {{ dev }}
@@ -433,6 +434,10 @@ _matched *FILTERS: _tools
 # What tests, demo and benchmarks run, beside components.
 _programs: _tools
     cargo build {{ dev }}
+
+# The Go framework's manager, which `bench nodes` measures beside the host.
+_go-manager: _tools
+    cd tests/cluster/control-plane && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w" -o {{ quote(justfile_directory() / "target" / "go-manager") }} ./go-manager
 
 _control-plane: _tools
     @tests/cluster/control-plane/build >/dev/null

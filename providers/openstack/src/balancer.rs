@@ -37,7 +37,7 @@ use crate::api::octavia::{self, Balancer, Listener};
 use crate::config::Config;
 use crate::desired::Port;
 
-use self::done::{WITHOUT_ADDRESS, told};
+use self::done::{RENAMED, WITHOUT_ADDRESS, told};
 use self::plan::Known;
 use self::seen::Seen;
 use self::step::{Step, Writer};
@@ -67,6 +67,10 @@ pub(crate) fn get(config: &Config, host: &Host, service: &Service) -> Result<Opt
         true => None,
         false => crate::api::floating_ips::with("port_id", &balancer.vip_port_id)?.into_iter().next(),
     };
+    if floating.is_none() && work.wants_floating_ip(&balancer) && work.network(&mut done)?.is_some() {
+        // Its own address is not the one to publish.
+        return Ok(Some(vec![]));
+    }
     Ok(Some(work.ingress(floating.as_ref().map_or(&balancer.vip_address, |floating| &floating.address))))
 }
 
@@ -171,6 +175,7 @@ fn make(
     work.admit(&balancer)?;
     if let Some(wrong) = wrong {
         work.follow(&balancer, &chosen, done)?;
+        groups::ensure(&work, &balancer, &chosen, done)?;
         return Err(wrong);
     }
     if balancer.status == "ERROR" {
@@ -178,6 +183,7 @@ fn make(
     }
     work.check_tls()?;
     work.note(names::ID, &balancer.id, done);
+    work.tell_new_name(&balancer, done);
     work.bring(&balancer, &chosen, Scope::All, done)?;
     let address = work.address(&balancer, done)?;
     work.note(names::ADDRESS, &address, done);
@@ -253,6 +259,14 @@ impl Work<'_> {
         Ok(())
     }
 
+    /// The cluster has another name than when the load balancer was made.
+    fn tell_new_name(&self, balancer: &Balancer, done: &mut Done) {
+        if let Some(name) = self.spec.names.renamed(&balancer.name).filter(|_| self.is_owner(balancer)) {
+            let message = format!("load balancer {} is renamed from {} to {name}", balancer.id, balancer.name);
+            done.warn(RENAMED, message);
+        }
+    }
+
     /// Brings it to what it should be, a write in each call.
     fn bring(&self, balancer: &Balancer, chosen: &[&Backend], scope: Scope, done: &mut Done) -> Result<(), Failure> {
         let ports = self.ports(balancer, chosen);
@@ -308,6 +322,9 @@ impl Work<'_> {
         };
         let seen = Seen { members: seen::members_of(tree), ..Seen::default() };
         let (steps, whole) = plan::members(self, balancer, ports, &known, &seen);
+        if !self.is_sound() && !steps.is_empty() {
+            return Ok(plan::members(self, balancer, &beside(ports, &known)?, &known, &seen).0);
+        }
         // A port has no listener. What cannot be is not made instead.
         if whole || !self.is_sound() { Ok(steps) } else { self.plan(balancer, ports) }
     }
@@ -324,6 +341,20 @@ impl Work<'_> {
             done.warn(WITHOUT_ADDRESS, message);
         }
     }
+}
+
+/// With members in the subnet of those that are there: which one the Service asks for cannot be read.
+fn beside(ports: &[Port], known: &Known) -> Result<Vec<Port>, Failure> {
+    let mut ports = ports.to_vec();
+    for (.., pool) in known.iter().filter(|(.., pool)| !pool.is_empty()) {
+        if let Some(there) = octavia::members(pool)?.into_iter().next() {
+            for member in ports.iter_mut().flat_map(|port| &mut port.members) {
+                member.subnet_id.clone_from(&there.subnet_id);
+            }
+            break;
+        }
+    }
+    Ok(ports)
 }
 
 fn known_key(balancer: &Balancer) -> String {

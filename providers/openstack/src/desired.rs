@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ccm_sdk::cidr::Cidr;
@@ -196,8 +196,9 @@ impl Parts<'_> {
         };
         let mut members: Vec<Member> = backends.iter().filter_map(member).collect();
         members.sort_by(|one, other| (&one.name, &one.address).cmp(&(&other.name, &other.address)));
-        // Two Nodes with one address are one machine, and Octavia refuses the second member.
-        members.dedup_by(|one, other| one.address == other.address);
+        // Nodes with one address are one machine, and Octavia refuses the second member.
+        let mut addresses = BTreeSet::new();
+        members.retain(|member| addresses.insert(member.address.clone()));
         members
     }
 

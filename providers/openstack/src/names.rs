@@ -2,6 +2,8 @@
 //! balancers whichever of both runs. They say nothing about whose a load balancer is: two clusters in one project may have the same
 //! name, and a Service of the same name. That is what the tag with the Service's UID is for.
 
+mod cluster;
+
 use ccm_sdk::types::Service;
 
 /// Longest name and tag, in bytes.
@@ -24,6 +26,8 @@ const FLOATING: &str = "Floating IP for Kubernetes external service";
 pub(crate) struct Names {
     /// Of the load balancer; it is a tag as well, of the load balancer and of listeners.
     pub(crate) balancer: String,
+    /// What old Go managers called the load balancer: it has the UID, which no other Service has.
+    pub(crate) legacy: String,
     /// The tag that no other Service has, in whatever cluster.
     pub(crate) uid: String,
     /// That of the Service whose load balancer this one takes over.
@@ -37,6 +41,7 @@ impl Names {
         let balancer = format!("{PREFIX}{cluster}_{}_{}", service.namespace, service.name);
         Self {
             balancer: cut(balancer),
+            legacy: legacy(&service.uid),
             uid: format!("{UID}{}", service.uid),
             former: service
                 .more
@@ -46,6 +51,11 @@ impl Names {
             cluster: cluster.to_owned(),
             service: service.full_name(),
         }
+    }
+
+    /// Whether a load balancer with this name was made for a Service that is called so.
+    pub(crate) fn is_name(&self, name: &str) -> bool {
+        name == self.balancer || name == self.legacy
     }
 
     pub(crate) fn listener(&self, port: usize) -> String {
@@ -66,17 +76,25 @@ impl Names {
 
     /// It has the UID as well, since a floating IP is looked for after its load balancer has gone.
     pub(crate) fn floating_ip(&self) -> String {
-        let uid = self.uid.strip_prefix(UID).unwrap_or_default();
-        let end = format!(" (UID {uid})");
-        let mut text = format!("{FLOATING} {} from cluster {}", self.service, self.cluster);
+        let end = format!(" (UID {})", uid_of(&self.uid).unwrap_or_default());
+        let mut text = self.floating_ip_of_go();
         text.truncate(text.floor_char_boundary(LONGEST.saturating_sub(end.len())));
         format!("{text}{end}")
     }
 
+    /// As the Go manager describes it: two clusters of one name may have a Service of the same name.
+    pub(crate) fn floating_ip_of_go(&self) -> String {
+        format!("{FLOATING} {} from cluster {}", self.service, self.cluster)
+    }
+
     /// Whether the description of a floating IP says that it was made for this Service: here, or by the Go manager.
     pub(crate) fn is_own_floating_ip(&self, description: &str) -> bool {
-        let of_go = format!("{FLOATING} {} from cluster {}", self.service, self.cluster);
-        description == self.floating_ip() || description == of_go
+        // Of whatever name the cluster had: nobody else has the UID.
+        let is_of = |tag: &String| {
+            let end = format!(" (UID {})", uid_of(tag).unwrap_or_default());
+            description.starts_with(FLOATING) && description.ends_with(&end)
+        };
+        is_of(&self.uid) || self.former.as_ref().is_some_and(is_of) || description == self.floating_ip_of_go()
     }
 
     /// Both tags of a listener, and of a load balancer.
@@ -114,20 +132,22 @@ impl Names {
 
     /// The tags of a thing that is this Service's: those of others stay.
     pub(crate) fn with_own(&self, tags: &[String]) -> Vec<String> {
-        let mut with: Vec<String> = tags.iter().filter(|tag| self.former.as_ref() != Some(tag)).cloned().collect();
+        let gone = [self.former.as_ref(), self.former_tag(tags)];
+        let mut with: Vec<String> = tags.iter().filter(|tag| !gone.contains(&Some(tag))).cloned().collect();
         with.extend(self.tags().into_iter().filter(|tag| !tags.contains(tag)));
         with
     }
 
     /// The tags of a thing that is this Service's no more.
     pub(crate) fn without_own(&self, tags: &[String]) -> Vec<String> {
-        let own = [Some(&self.balancer), Some(&self.uid), self.former.as_ref()];
+        let own = [Some(&self.balancer), Some(&self.uid), self.former.as_ref(), self.former_tag(tags)];
         tags.iter().filter(|tag| !own.contains(&Some(tag))).cloned().collect()
     }
 
     /// Tags of other Services.
     pub(crate) fn others<'t>(&self, tags: &'t [String]) -> Vec<&'t str> {
-        let others = tags.iter().filter(|tag| is_of_service(tag) && **tag != self.balancer);
+        let own = [Some(&self.balancer), self.former_tag(tags)];
+        let others = tags.iter().filter(|tag| is_of_service(tag) && !own.contains(&Some(tag)));
         others.map(String::as_str).collect()
     }
 
@@ -136,6 +156,14 @@ impl Names {
         let others = tags.iter().filter(|tag| **tag != self.uid && self.former.as_ref() != Some(tag));
         others.filter_map(|tag| uid_of(tag)).collect()
     }
+}
+
+/// `a` and the UID without dashes.
+fn legacy(uid: &str) -> String {
+    const LONGEST: usize = 32;
+    let mut name = format!("a{}", uid.replace('-', ""));
+    name.truncate(name.floor_char_boundary(LONGEST));
+    name
 }
 
 /// The security group of a Service.
@@ -152,9 +180,18 @@ pub(crate) fn uid_of(tag: &str) -> Option<&str> {
     tag.strip_prefix(UID)
 }
 
-/// Whether a floating IP was made for a Service, of whatever cluster: people write other descriptions.
-pub(crate) fn is_made_floating_ip(description: &str) -> bool {
-    description.starts_with(FLOATING)
+/// Whether a floating IP was made, here or by the Go manager, for a Service whose load balancer has this name.
+pub(crate) fn is_floating_ip_of(description: &str, balancer: &str) -> bool {
+    let named = || {
+        let (service, rest) = description.strip_prefix(FLOATING)?.strip_prefix(' ')?.split_once(" from cluster ")?;
+        let (namespace, name) = service.split_once('/')?;
+        let cluster = match rest.rsplit_once(" (UID ") {
+            Some((cluster, uid)) if uid.ends_with(')') => cluster,
+            _ => rest,
+        };
+        Some(cut(format!("{PREFIX}{cluster}_{namespace}_{name}")))
+    };
+    named().is_some_and(|named| named == balancer)
 }
 
 /// Whether a tag names a Service, of whatever cluster.
@@ -226,5 +263,23 @@ mod tests {
         );
         assert!(!web.is_own_floating_ip("Floating IP for Kubernetes external service default/web from cluster b"));
         assert!(!web.is_own_floating_ip("mine"));
+    }
+
+    #[test]
+    fn a_floating_ip_is_of_the_load_balancer_that_was_made_for_the_same_service() {
+        let web = Names::of("kubernetes", &Service::named("web"));
+        let go = "Floating IP for Kubernetes external service default/web from cluster";
+        for (description, is_of) in [
+            (web.floating_ip(), true),
+            (format!("{go} kubernetes"), true),
+            (format!("{go} kubernetes (UID of-its-former-self)"), true),
+            (format!("{go} b"), false),
+            (format!("{go} kubernetes, which I keep"), false),
+            (Names::of("kubernetes", &Service::named("api")).floating_ip(), false),
+            ("Floating IP for Kubernetes external service, which I keep".to_owned(), false),
+            ("mine".to_owned(), false),
+        ] {
+            assert_eq!(is_floating_ip_of(&description, &web.balancer), is_of, "{description}");
+        }
     }
 }

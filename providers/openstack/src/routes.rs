@@ -17,8 +17,9 @@ mod tag;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::time::Duration;
 
 use ccm_sdk::cidr::Cidr;
 use ccm_sdk::log;
@@ -90,7 +91,16 @@ pub(crate) fn get_all(config: &Config, cluster: &Cluster, nodes: &[Node]) -> Res
     hops.sort_unstable();
     hops.dedup();
     let hops: Vec<&str> = hops.iter().map(String::as_str).collect();
-    let ports = if hops.is_empty() { vec![] } else { ports::with_addresses(&hops)? };
+    let mut ports = if hops.is_empty() { vec![] } else { ports::with_addresses(&hops)? };
+    let server_of = |node: &Node| provider_id::parse(config, node.provider_id.as_deref()?).ok();
+    let open = ours.iter().filter(|(_, entry)| is_open(entry));
+    let servers: BTreeSet<String> = open.filter_map(|(_, entry)| server_of(owners.get(&entry.hop)?)).collect();
+    ports::trace(&mut ports, &servers.iter().map(String::as_str).collect::<Vec<_>>())?;
+    let is_led_by_address = |entry: &Entry| owners.get(&entry.hop).is_some_and(|node| server_of(node).is_none());
+    let networks = match !ports.is_empty() && ours.iter().any(|(_, entry)| is_open(entry) && is_led_by_address(entry)) {
+        true => networks(router, NETWORKS)?,
+        false => vec![],
+    };
     let mut routes = vec![];
     for (hop, entry) in ours {
         let Some(node) = owners.get(&entry.hop) else {
@@ -106,9 +116,8 @@ pub(crate) fn get_all(config: &Config, cluster: &Cluster, nodes: &[Node]) -> Res
             }
             continue;
         };
-        let server = node.provider_id.as_deref().and_then(|id| provider_id::parse(config, id).ok());
         // Where there is no such port, nobody knows.
-        let port = pairs::port_of(&ports, server.as_deref(), entry.hop, None);
+        let port = pairs::port_of(&ports, server_of(node).as_deref(), entry.hop, &networks);
         let lacks = !known.is_complete(&entry) && port.is_ok_and(|port| pairs::lacks(port, &entry.network));
         known.ours(entry);
         if !lacks {
@@ -146,6 +155,14 @@ fn table(id: &str, is_due: bool) -> Result<Table, Failure> {
     let table = Table { routes, tags: router.tags };
     table.keep();
     Ok(table)
+}
+
+/// How long the networks of the router will do to look at ports.
+const NETWORKS: Duration = Duration::from_mins(60);
+
+/// The networks that the router has a port on.
+fn networks(router: &str, share: Duration) -> Result<Vec<String>, Failure> {
+    Ok(ports::of_devices(&[router], share)?.into_iter().map(|port| port.network_id).collect())
 }
 
 /// Nodes by their addresses. Of two with one address, the first.

@@ -4,6 +4,7 @@
 //! one that Octavia would refuse is refused here, with what is allowed.
 
 pub(crate) mod place;
+pub(crate) mod selector;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -14,10 +15,12 @@ use ccm_sdk::types::{IpFamily, Problem, Protocol, Service, TrafficPolicy};
 use ccm_sdk::words::nearest;
 
 use crate::annotations as names;
+use crate::config::balancers::{SECONDS, TRIES};
 use crate::config::{Balancers, Config};
 use crate::names::Names;
 
 use self::place::{Floating, Place};
+use self::selector::Selector;
 
 /// What a Service asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,8 +50,7 @@ pub(crate) struct ServiceSpec {
     pub(crate) flavor: Option<String>,
     pub(crate) availability_zone: Option<String>,
     pub(crate) hostname: Option<String>,
-    /// The Node selector as a Kubernetes label selector; empty: all Nodes.
-    pub(crate) selector: String,
+    pub(crate) selector: Selector,
     pub(crate) ranges: Ranges,
     /// A client stays with one member.
     pub(crate) is_sticky: bool,
@@ -111,15 +113,15 @@ pub(crate) fn read(config: &Config, cluster: &str, service: &Service) -> (Servic
             ),
         );
     }
-    let tls_container = text(&reader, names::TLS_CONTAINER, &balancers.tls_container).filter(|_| !is_ovn);
-    let x_forwarded_for = flag(&mut reader, names::X_FORWARDED_FOR, false) && !is_ovn;
+    let has_datagrams = service.ports.iter().any(|port| port.protocol != Protocol::Tcp);
+    let tls_container = tls(&mut reader, balancers, service, has_datagrams);
+    let x_forwarded_for = x_forwarded_for(&mut reader, is_ovn, has_datagrams);
     let proxy = proxy(&mut reader, is_ovn);
     if proxy.is_some() && x_forwarded_for {
         let message =
             format!("annotation {} and {} cannot be used together", names::PROXY_PROTOCOL, names::X_FORWARDED_FOR);
         reader.refuse(names::PROXY_PROTOCOL, message);
     }
-    let has_datagrams = service.ports.iter().any(|port| port.protocol != Protocol::Tcp);
     if has_datagrams && proxy.is_some() {
         let message =
             format!("annotation {} is for TCP ports only: the other ones are balanced without", names::PROXY_PROTOCOL);
@@ -152,14 +154,14 @@ pub(crate) fn read(config: &Config, cluster: &str, service: &Service) -> (Servic
         proxy,
         x_forwarded_for,
         tls_container,
-        timeouts: timeouts(&mut reader).filter(|_| !is_ovn),
+        timeouts: timeouts(&mut reader, is_ovn),
         monitor,
         health_port,
         flavor: of_amphora(&mut reader, names::FLAVOR, &balancers.flavor, is_ovn),
         availability_zone: of_amphora(&mut reader, names::AVAILABILITY_ZONE, &balancers.availability_zone, is_ovn),
         hostname: reader.text(names::HOSTNAME).map(str::to_owned),
-        selector: selector(reader.raw(names::NODE_SELECTOR).unwrap_or(&balancers.node_selector)),
-        ranges: ranges(&mut reader, service, family),
+        selector: Selector::read(&mut reader, &balancers.node_selector),
+        ranges: ranges(&mut reader, service, family, !is_ovn || balancers.manages_security_groups),
         is_sticky: service.client_ip_affinity_seconds.is_some(),
         recreates: flag(&mut reader, names::RECREATE, false),
     };
@@ -169,8 +171,10 @@ pub(crate) fn read(config: &Config, cluster: &str, service: &Service) -> (Servic
         reader.problems.push(Problem::harmless("spec.loadBalancerSourceRanges", message));
     }
     if service.ip_families.len() > 1 {
-        let of = if family == Some(IpFamily::Ipv6) { 6 } else { 4 };
-        let message = format!("the load balancer has one address, of IPv{of}: that family comes first");
+        let (served, other) = if family == Some(IpFamily::Ipv6) { (6, 4) } else { (4, 6) };
+        let message = format!(
+            "the load balancer serves IPv{served} alone, which comes first, and clients of IPv{other} do not reach it; make a second Service with ipFamilies [IPv{other}] for them"
+        );
         reader.problems.push(Problem::harmless("spec.ipFamilies", message));
     }
     if service.ports.is_empty() {
@@ -233,7 +237,14 @@ fn number(reader: &mut Reader<'_>, name: &str, default: i64, (least, most): (i64
 /// A day, the most that Octavia takes.
 const LONGEST: i64 = 86_400_000;
 
-fn timeouts(reader: &mut Reader<'_>) -> Option<Timeouts> {
+fn timeouts(reader: &mut Reader<'_>, is_ovn: bool) -> Option<Timeouts> {
+    if is_ovn {
+        use names::{TIMEOUT_CLIENT_DATA, TIMEOUT_MEMBER_CONNECT, TIMEOUT_MEMBER_DATA, TIMEOUT_TCP_INSPECT};
+        for name in [TIMEOUT_CLIENT_DATA, TIMEOUT_MEMBER_CONNECT, TIMEOUT_MEMBER_DATA, TIMEOUT_TCP_INSPECT] {
+            missing_in_ovn(reader, name);
+        }
+        return None;
+    }
     let mut time = |name, default| number(reader, name, default, (0, LONGEST));
     Some(Timeouts {
         client_data: time(names::TIMEOUT_CLIENT_DATA, 50_000),
@@ -246,6 +257,7 @@ fn timeouts(reader: &mut Reader<'_>) -> Option<Timeouts> {
 fn monitor(reader: &mut Reader<'_>, balancers: &Balancers) -> Option<Monitor> {
     let default = &balancers.monitor;
     let enabled = flag(reader, names::MONITOR, default.enabled);
+    let before = reader.problems.len();
     let mut of = |name, default: u32, range| number(reader, name, default.into(), range);
     let monitor = Monitor {
         delay: of(names::MONITOR_DELAY, default.delay, (1, i64::from(i32::MAX))),
@@ -253,14 +265,38 @@ fn monitor(reader: &mut Reader<'_>, balancers: &Balancers) -> Option<Monitor> {
         max_retries: of(names::MONITOR_MAX_RETRIES, default.max_retries, (1, 10)),
         max_retries_down: of(names::MONITOR_MAX_RETRIES_DOWN, default.max_retries_down, (1, 10)),
     };
-    if enabled && reader.raw(names::MONITOR_TIMEOUT).is_some() && monitor.timeout >= monitor.delay {
+    if !enabled {
+        // They are wrong all the same, but nothing is made of them.
+        for problem in reader.problems.iter_mut().skip(before) {
+            problem.fatal = false;
+            problem.message.push_str("; it has no effect while members are not watched");
+        }
+        return None;
+    }
+    for (name, key, value, taken) in [
+        (names::MONITOR_DELAY, "monitor-delay", monitor.delay, SECONDS),
+        (names::MONITOR_TIMEOUT, "monitor-timeout", monitor.timeout, SECONDS),
+        (names::MONITOR_MAX_RETRIES, "monitor-max-retries", monitor.max_retries, TRIES),
+        (names::MONITOR_MAX_RETRIES_DOWN, "monitor-max-retries-down", monitor.max_retries_down, TRIES),
+    ] {
+        // Of the configuration: those of annotations have been judged.
+        if !taken.contains(&value) {
+            let message = format!(
+                "{key} in [LoadBalancer] is {value}, and Octavia takes whole numbers from {} to {}; correct it, or set annotation {name}",
+                taken.start(),
+                taken.end()
+            );
+            reader.refuse(name, message);
+        }
+    }
+    if reader.raw(names::MONITOR_TIMEOUT).is_some() && monitor.timeout >= monitor.delay {
         let message = format!(
             "the time-out of {} s is not shorter than the delay of {} s: a slow member is asked again before it has answered",
             monitor.timeout, monitor.delay
         );
         reader.warn(names::MONITOR_TIMEOUT, message);
     }
-    enabled.then_some(monitor)
+    Some(monitor)
 }
 
 /// Octavia's words, of which one that is not among them is told, and sent all the same: providers may have more.
@@ -299,29 +335,64 @@ fn proxy(reader: &mut Reader<'_>, is_ovn: bool) -> Option<Proxy> {
     proxy
 }
 
+/// What ends TLS. Where nothing can, the Service is refused: its clients would send in plain text what they mean to be secret. The members
+/// of one that is there already still follow.
+fn tls(reader: &mut Reader<'_>, balancers: &Balancers, service: &Service, has_datagrams: bool) -> Option<String> {
+    let container = text(reader, names::TLS_CONTAINER, &balancers.tls_container)?;
+    let is_asked = reader.raw(names::TLS_CONTAINER).is_some();
+    if is_ovn(balancers) {
+        if service.ports.iter().all(|port| port.protocol != Protocol::Tcp) {
+            return None;
+        }
+        let asks = match is_asked {
+            true => format!("annotation {}", names::TLS_CONTAINER),
+            false => "default-tls-container-ref in [LoadBalancer]".to_owned(),
+        };
+        let message = format!(
+            "{asks} asks for a listener that ends TLS, and the provider ovn of Octavia has none; set annotation {} to \"\" to balance TCP as it comes, or use another lb-provider",
+            names::TLS_CONTAINER
+        );
+        reader.refuse(names::TLS_CONTAINER, message);
+        return None;
+    }
+    if is_asked && has_datagrams {
+        let message =
+            format!("annotation {} is for TCP ports only: the other ones are balanced without", names::TLS_CONTAINER);
+        reader.warn(names::TLS_CONTAINER, message);
+    }
+    Some(container)
+}
+
+/// Whether requests get the header.
+fn x_forwarded_for(reader: &mut Reader<'_>, is_ovn: bool, has_datagrams: bool) -> bool {
+    let forwards = flag(reader, names::X_FORWARDED_FOR, false);
+    let name = names::X_FORWARDED_FOR;
+    if forwards && is_ovn {
+        reader.warn(name, format!("annotation {name} has no effect: the provider ovn of Octavia does not speak HTTP"));
+    } else if forwards && has_datagrams {
+        reader.warn(name, format!("annotation {name} is for TCP ports only: the other ones are balanced without"));
+    }
+    forwards && !is_ovn
+}
+
 /// What only Octavia's own provider has.
 fn of_amphora(reader: &mut Reader<'_>, name: &str, default: &str, is_ovn: bool) -> Option<String> {
-    let text = text(reader, name, default);
-    if is_ovn && text.is_some() && reader.raw(name).is_some() {
+    if is_ovn {
+        missing_in_ovn(reader, name);
+        return None;
+    }
+    text(reader, name, default)
+}
+
+/// An annotation for what the provider ovn of Octavia does not have.
+fn missing_in_ovn(reader: &mut Reader<'_>, name: &str) {
+    if reader.text(name).is_some() {
         reader.warn(name, format!("annotation {name} has no effect: the provider ovn of Octavia has none"));
     }
-    text.filter(|_| !is_ovn)
 }
 
-/// `key=value,key` as Kubernetes writes it: a key alone, or with nothing behind it, says that the label is there.
-pub(crate) fn selector(text: &str) -> String {
-    let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
-    let selector = pairs.map(|pair| match pair.split_once('=') {
-        Some((key, "")) => key.to_owned(),
-        // A value of a label cannot have this: no Node has it.
-        Some((key, value)) => format!("{}={}", key.trim(), value.trim()),
-        None => pair.to_owned(),
-    });
-    selector.collect::<Vec<_>>().join(",")
-}
-
-/// Of the family of the load balancer: Octavia refuses others, for ever.
-fn ranges(reader: &mut Reader<'_>, service: &Service, family: Option<IpFamily>) -> Ranges {
+/// Of the family of the load balancer: Octavia refuses others, for ever. Where they keep nobody out, none of them keeps everybody out.
+fn ranges(reader: &mut Reader<'_>, service: &Service, family: Option<IpFamily>, have_effect: bool) -> Ranges {
     let of_spec = !service.source_ranges.is_empty();
     let place = if of_spec { "spec.loadBalancerSourceRanges".to_owned() } else { field(names::SOURCE_RANGES) };
     let read = match of_spec {
@@ -346,7 +417,7 @@ fn ranges(reader: &mut Reader<'_>, service: &Service, family: Option<IpFamily>) 
     let width = if family == Some(IpFamily::Ipv6) { 128 } else { 32 };
     let (fitting, other): (Vec<Cidr>, Vec<Cidr>) = networks.into_iter().partition(|network| network.width() == width);
     let others: Vec<String> = other.iter().map(ToString::to_string).collect();
-    if fitting.is_empty() {
+    if fitting.is_empty() && have_effect {
         let message = format!(
             "nobody could reach the load balancer: its address is of IPv{}, and {} are not",
             if width == 32 { 4 } else { 6 },

@@ -20,7 +20,9 @@ pub(crate) fn validate(config: &Config, host: &Host, service: &Service, before: 
     if let service_spec::place::Choice::Matching(name, tags) = &spec.floating.choice
         && let Err(wrong) = Pattern::parse(name, tags)
     {
-        problems.push(Problem::fatal(field(names::FLOATING_SUBNET), wrong));
+        // Nothing is looked for where there is no floating IP, or its address is known.
+        let has_effect = !spec.internal && spec.address.is_none();
+        problems.push(Problem { fatal: has_effect, ..Problem::harmless(field(names::FLOATING_SUBNET), wrong) });
     }
     let had_one = before.is_some_and(|before| before.kind == ServiceType::LoadBalancer);
     if let Some(before) = before.filter(|_| had_one) {
@@ -59,6 +61,7 @@ mod tests {
             (names::FLOATING_SUBNET, "~("),
             (names::CLASS, "none"),
             (names::CONNECTION_LIMIT, "many"),
+            (names::MONITOR, "true"),
             (names::MONITOR_DELAY, "0"),
         ]);
         let expected = [
@@ -76,6 +79,16 @@ mod tests {
             Service { load_balancer_class: Some("x".to_owned()), ..wrong },
         ] {
             assert_eq!(said(&other, None), []);
+        }
+    }
+
+    #[test]
+    fn a_pattern_of_subnets_that_nothing_is_looked_for_with_refuses_nothing() {
+        let pattern = (names::FLOATING_SUBNET, "~(");
+        let internal = service(&[pattern, (names::INTERNAL, "true")]);
+        let asked = Service { requested_ip: Some("203.0.113.9".to_owned()), ..service(&[pattern]) };
+        for (service, fatal) in [(internal, false), (asked, false), (service(&[pattern]), true)] {
+            assert_eq!(said(&service, None), [(field(names::FLOATING_SUBNET), fatal)]);
         }
     }
 

@@ -3,6 +3,7 @@
 pub mod balancer_cloud;
 pub mod crowd;
 pub mod finish;
+pub mod go_manager;
 pub mod host;
 pub mod manifest;
 pub mod measure;

@@ -94,7 +94,7 @@ fn os_028_to_033_addresses_are_internal_external_or_left_out_as_their_network_sa
     ] {
         assert_eq!(told(&server, ports, &networking), all(addresses), "{case}");
     }
-    // 30: an address of a port that a public network has as well is external alone.
+    // An address of a port that a public network has as well is external alone.
     let server: Server = serde_json::from_str(
         r#"{"id": "s-1", "addresses": {"pub-net": [{"addr": "50.56.176.36"}], "private": [{"addr": "10.0.0.32"}]}}"#,
     )

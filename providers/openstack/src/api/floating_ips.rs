@@ -51,6 +51,12 @@ pub(crate) fn with(field: &str, value: &str) -> Result<Vec<FloatingIp>, Failure>
     NEUTRON.get("/floatingips").query(field, value).list(LIST)
 }
 
+/// Those with one of these descriptions.
+pub(crate) fn described(descriptions: &[&str]) -> Result<Vec<FloatingIp>, Failure> {
+    let request = NEUTRON.get("/floatingips");
+    descriptions.iter().fold(request, |request, text| request.query("description", text)).list(LIST)
+}
+
 /// All of the project.
 pub(crate) fn all() -> Result<Vec<FloatingIp>, Failure> {
     NEUTRON.get("/floatingips").list(LIST)

@@ -1,5 +1,6 @@
 //! Ports of servers and routers, and names of networks.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ccm_sdk::paging::Paging;
@@ -16,6 +17,7 @@ ccm_sdk::records! {
         pub(crate) id: String [id],
         pub(crate) network_id: String,
         pub(crate) device_id: String,
+        pub(crate) owner: String = "device_owner",
         pub(crate) status: String,
         pub(crate) fixed_ips: Vec<FixedIp>,
         /// `None` where the cloud knows no pairs.
@@ -75,10 +77,11 @@ const PORTS: Paging = Paging::marker("marker", "limit", 1_000).items("/ports").u
 const NETWORKS: Paging = Paging::marker("marker", "limit", 1_000).items("/networks").until_no_next("/networks_links");
 
 /// What is read of a port.
-const FIELDS: [&str; 10] = [
+const FIELDS: [&str; 11] = [
     "id",
     "network_id",
     "device_id",
+    "device_owner",
     "status",
     "fixed_ips",
     "allowed_address_pairs",
@@ -111,6 +114,52 @@ fn with(request: Request, name: &str, values: &[&str]) -> Request {
 /// Ports of servers, or of routers.
 pub(crate) fn of_devices(ids: &[&str], share: Duration) -> Result<Vec<Port>, Failure> {
     each(ids, |some| with(ports(), "device_id", some).share(share).list(PORTS))
+}
+
+/// The owner of a port that another one carries in its trunk.
+const SUB_PORT: &str = "trunk:subport";
+
+/// Ports of servers, with those that they carry in their trunks. These get the ID of the server: in the cloud they have none, or that of the
+/// trunk.
+pub(crate) fn of_servers(ids: &[&str], share: Duration) -> Result<Vec<Port>, Failure> {
+    if ids.is_empty() {
+        return Ok(vec![]);
+    }
+    let mut all = of_devices(ids, share)?;
+    let owners = carriers(&all);
+    if !owners.is_empty() {
+        let carried: Vec<&str> = owners.keys().map(String::as_str).collect();
+        let mut subs = with_ids(&carried, share)?;
+        own(&mut subs, &owners);
+        all.extend(subs);
+    }
+    Ok(all)
+}
+
+/// By the IDs of ports within trunks, the servers that have the trunks.
+fn carriers(ports: &[Port]) -> BTreeMap<String, String> {
+    let carried = |port: &Port| {
+        let subs = port.trunk.iter().flat_map(|trunk| &trunk.sub_ports);
+        subs.map(|sub| (sub.port_id.clone(), port.device_id.clone())).collect::<Vec<_>>()
+    };
+    ports.iter().flat_map(carried).collect()
+}
+
+fn own(subs: &mut [Port], owners: &BTreeMap<String, String>) {
+    for sub in subs {
+        if let Some(server) = owners.get(&sub.id) {
+            sub.device_id.clone_from(server);
+        }
+    }
+}
+
+/// Gives ports within the trunks of these servers the IDs of the servers. Costs nothing where each port has a server of its own.
+pub(crate) fn trace(ports: &mut [Port], servers: &[&str]) -> Result<(), Failure> {
+    let may_be_carried = |port: &Port| port.owner == SUB_PORT || port.device_id.is_empty();
+    if !servers.is_empty() && ports.iter().any(may_be_carried) {
+        own(ports, &carriers(&of_devices(servers, Duration::ZERO)?));
+    }
+    Ok(())
 }
 
 /// Ports by their IDs.

@@ -17,6 +17,14 @@ ccm_sdk::records! {
         pub(crate) routes: Option<Vec<Hop>>,
         pub(crate) tags: Vec<String>,
         pub(crate) revision: u64 = "revision_number",
+        /// The network to the outside: the router's port there is seen by nobody but administrators.
+        pub(crate) gateway: Option<Gateway> = "external_gateway_info",
+    }
+
+    /// Where a router leads to the outside.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Gateway {
+        pub(crate) network_id: String,
     }
 
     /// A route.
@@ -89,7 +97,12 @@ pub(crate) fn replace_tags(id: &str, tags: &[String]) -> Result<(), Failure> {
 
 /// Whether routes can be added and removed without a look at the others.
 pub(crate) fn is_atomic() -> Result<bool, Failure> {
+    has_extension("extraroute-atomic")
+}
+
+/// Whether Neutron has an extension.
+pub(crate) fn has_extension(alias: &str) -> Result<bool, Failure> {
     let request = NEUTRON.get("/extensions").query("fields", "alias").share(Duration::from_secs(3_600));
     let extensions: Vec<Extension> = request.send()?.json_at("/extensions")?;
-    Ok(extensions.iter().any(|extension| extension.alias == "extraroute-atomic"))
+    Ok(extensions.iter().any(|extension| extension.alias == alias))
 }

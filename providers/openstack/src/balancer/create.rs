@@ -58,8 +58,8 @@ impl Work<'_> {
         })?;
         done.changed(format!("made load balancer {}", balancer.id));
         done.annotate(names::ID, balancer.id.as_str());
-        if !balancer.vip_address.is_empty() {
-            // It also says that the ID was not written by a person.
+        if !balancer.vip_address.is_empty() && self.service.annotation(names::ADDRESS).is_none() {
+            // It also says that the ID was not written by a person. The address of before leads to its floating IP.
             done.annotate(names::ADDRESS, balancer.vip_address.as_str());
         }
         if body.get("listeners").is_some() {
@@ -81,7 +81,7 @@ impl Work<'_> {
         };
         let looked: Vec<_> = backends.iter().filter_map(|backend| of_server(&backend)).take(LOOKED_AT).collect();
         let ids: Vec<&str> = looked.iter().map(|(id, _)| id.as_str()).collect();
-        let found = if ids.is_empty() { vec![] } else { ports::of_devices(&ids, Duration::from_secs(60))? };
+        let found = ports::of_servers(&ids, Duration::from_secs(60))?;
         let at = |address| {
             let fixed = found.iter().flat_map(|port| &port.fixed_ips);
             fixed.clone().find(|fixed| fixed.ip_address.parse() == Ok(address)).map(|fixed| fixed.subnet_id.clone())
@@ -100,12 +100,13 @@ impl Work<'_> {
         let (spec, balancers) = (&self.spec, &self.config.balancers);
         let mut body = json!({
             "name": spec.names.balancer, "description": spec.names.description(), "tags": spec.names.tags(),
-            "provider": balancers.provider,
         });
         let is_v6 = self.family(None) == IpFamily::Ipv6;
         let address = spec.address.as_deref().filter(|_| spec.internal || is_v6);
         let by_port = spec.place.port.is_some();
         for (key, value) in [
+            // Without one Octavia takes its own default.
+            ("provider", Some(balancers.provider.as_str()).filter(|provider| !provider.is_empty())),
             ("vip_port_id", spec.place.port.as_deref()),
             ("vip_subnet_id", spec.place.subnet.as_deref().or(found).filter(|_| !by_port)),
             ("vip_network_id", spec.place.network.as_deref().filter(|_| !by_port)),

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::done::SPARED;
 use super::seen::Seen;
 use super::step::{Step, Writer};
-use super::work::{Work, is_made};
+use super::work::Work;
 use super::{groups, plan};
 use crate::annotations as names;
 use crate::api::octavia::{self, Balancer, Thing};
@@ -33,8 +33,12 @@ impl Work<'_> {
         let own_ids: Vec<String> = all.iter().map(|balancer| balancer.id.clone()).collect();
         let has_known = known.is_some();
         all.extend(known.filter(|balancer| !own_ids.contains(&balancer.id)));
-        if all.is_empty() {
-            all.extend(self.unmarked()?);
+        if all.is_empty()
+            && let Some(unmarked) = self.unmarked(done)?
+        {
+            // Without its floating IP, nothing would lead the next call there.
+            self.note(names::ID, &unmarked.id, done);
+            all.push(unmarked);
         }
         if self.spec.id.is_some() && !has_known && all.is_empty() {
             sees_the_cluster(&Servers::new(self.config), self.host.provider_ids)?;
@@ -46,18 +50,42 @@ impl Work<'_> {
         groups::delete(self.service, done)
     }
 
-    /// One without a tag that the Service's status leads to. Made before there were tags, or by the Go manager.
-    fn unmarked(&self) -> Result<Option<Balancer>, Failure> {
-        if self.spec.id.is_some() || self.service.ingress.is_empty() {
+    /// One without a tag that the Service's status leads to. Made before there were tags, or by the Go manager. One that nothing but its name
+    /// leads to may be another cluster's: it stays, and is told.
+    pub(super) fn unmarked(&self, done: &mut Done) -> Result<Option<Balancer>, Failure> {
+        if self.spec.id.is_some() {
             return Ok(None);
         }
-        let spec_names = &self.spec.names;
-        for balancer in octavia::named(&spec_names.balancer)? {
-            if spec_names.other_uids(&balancer.tags).is_empty() && self.leads_to(&balancer)? {
+        let mut left = vec![];
+        for balancer in self.named()? {
+            if self.leads_to(&balancer)? {
                 return Ok(Some(balancer));
             }
+            if balancer.status != "PENDING_DELETE" {
+                left.push(balancer.id);
+            }
+        }
+        if let Some(first) = left.first() {
+            let message = format!(
+                "load balancer {} stays: it has the name {}, which is this Service's, and nothing says that it is not that of a Service in another cluster with the name {}; if it is nobody's, delete it with: openstack loadbalancer delete --cascade {first}",
+                left.join(", "),
+                self.spec.names.balancer,
+                self.host.cluster,
+            );
+            done.warn(SPARED, message);
         }
         Ok(None)
+    }
+
+    /// Whether other Services use it. A Service that left under the Go manager leaves the tag with its UID behind: that tag counts only where
+    /// a listener is not this Service's.
+    fn is_shared(&self, balancer: &Balancer) -> Result<bool, Failure> {
+        let spec_names = &self.spec.names;
+        if !spec_names.others(&balancer.tags).is_empty() || spec_names.other_uids(&balancer.tags).is_empty() {
+            return Ok(!spec_names.others(&balancer.tags).is_empty());
+        }
+        let listeners = octavia::listeners(Some(&balancer.id))?;
+        Ok(listeners.iter().any(|listener| !self.is_own(balancer, &listener.tags)))
     }
 
     /// One of them.
@@ -67,10 +95,8 @@ impl Work<'_> {
             return Err(Failure::pending(format!("load balancer {id} is being deleted")).after(LOOK));
         }
         let spec_names = &self.spec.names;
-        let is_shared =
-            !spec_names.others(&balancer.tags).is_empty() || !spec_names.other_uids(&balancer.tags).is_empty();
         let is_own = spec_names.are_own(&balancer.tags) || (balancer.tags.is_empty() && self.is_owner(balancer));
-        if is_made(balancer) && is_own && !is_shared {
+        if self.is_made(balancer) && is_own && !self.is_shared(balancer)? {
             return self.remove_whole(balancer, done);
         }
         let plan = || self.parting(balancer);
@@ -169,12 +195,11 @@ impl Work<'_> {
     /// Always: it is being deleted, or it may not be.
     pub(super) fn replace(&self, balancer: &Balancer, done: &mut Done) -> Result<Vec<Ingress>, Failure> {
         let spec_names = &self.spec.names;
-        let is_shared =
-            !spec_names.others(&balancer.tags).is_empty() || !spec_names.other_uids(&balancer.tags).is_empty();
         let message =
             format!("loadbalancer {} has gone into ERROR state, please check Octavia for details", balancer.id);
-        if !self.spec.recreates || is_shared || !is_made(balancer) || !spec_names.are_own(&balancer.tags) {
-            let way_out = if is_shared || !is_made(balancer) {
+        let is_others = !self.is_made(balancer) || self.is_shared(balancer)?;
+        if !self.spec.recreates || is_others || !spec_names.are_own(&balancer.tags) {
+            let way_out = if is_others {
                 "others use it, or made it".to_owned()
             } else {
                 format!("annotation {}: \"true\" lets it be deleted and made anew", names::RECREATE)

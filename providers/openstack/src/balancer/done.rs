@@ -13,6 +13,7 @@ pub(super) const WITHOUT_ADDRESS: &str = "NodeWithoutAddress";
 pub(super) const FORCED_INTERNAL: &str = "LoadBalancerForcedInternal";
 pub(super) const NO_NETWORK: &str = "LoadBalancerExternalNetworkSearchFailed";
 pub(super) const NO_FLOATING_IP: &str = "LoadBalancerFloatingIPSkipped";
+pub(super) const RENAMED: &str = "LoadBalancerRename";
 pub(super) const METHOD_UNKNOWN: &str = "LoadBalancerLbMethodUnknown";
 
 /// # Errors

@@ -6,8 +6,11 @@
 //! | asked for by `spec.loadBalancerIP`, and free | is attached |
 //! | that the Service had before, and free | is attached again |
 //! | none | is made |
-//! | made for the Service, when it becomes internal or goes | is deleted, unless it is to be kept |
+//! | made for the load balancer's Service, when it becomes internal or goes | is deleted, unless it is to be kept |
 //! | of somebody else, then | is detached |
+//! | made for the Service, and free when it goes | is deleted; of the Go manager only where the Service had its address |
+//!
+//! The Go manager's descriptions name cluster and Service, and two clusters may have the same name.
 
 use std::time::Duration;
 
@@ -15,12 +18,12 @@ use ccm_sdk::types::{Failure, Reaction};
 use ccm_sdk::{Done, cache};
 use serde_json::{Map, Value, json};
 
-use super::done::{FORCED_INTERNAL, IMMUTABLE, NO_FLOATING_IP, NO_NETWORK};
+use super::done::{FORCED_INTERNAL, IMMUTABLE, NO_FLOATING_IP, NO_NETWORK, SPARED};
 use super::work::Work;
 use crate::annotations as names;
 use crate::api::floating_ips::{self, FloatingIp};
 use crate::api::octavia::Balancer;
-use crate::names::is_made_floating_ip;
+use crate::names::is_floating_ip_of;
 use crate::service_spec::place::Choice;
 use crate::subnet_match::Pattern;
 
@@ -60,7 +63,7 @@ impl Work<'_> {
                     );
                     return Err(Failure::invalid(message).annotation(names::INTERNAL));
                 }
-                self.release(&floating, done)?;
+                self.release(&floating, balancer, done)?;
                 Ok(vip.clone())
             }
             (None, true) => Ok(vip.clone()),
@@ -78,9 +81,24 @@ impl Work<'_> {
         }
     }
 
+    /// Whether a load balancer is to be reached by a floating IP, where there is an external network.
+    pub(super) fn wants_floating_ip(&self, balancer: &Balancer) -> bool {
+        let vip = &balancer.vip_address;
+        !self.spec.internal && !vip.is_empty() && !vip.contains(':') && !balancer.vip_port_id.is_empty()
+    }
+
+    /// Whether the floating IP of a load balancer was made for its Service. The last Service of a shared one, whose owner has gone, has what
+    /// was made for that one.
+    fn is_made_for(&self, floating: &FloatingIp, balancer: &Balancer) -> bool {
+        let spec_names = &self.spec.names;
+        let is_heir = balancer.name != spec_names.balancer;
+        spec_names.is_own_floating_ip(&floating.description)
+            || (is_heir && is_floating_ip_of(&floating.description, &balancer.name))
+    }
+
     /// Away from the load balancer.
-    fn release(&self, floating: &FloatingIp, done: &mut Done) -> Result<(), Failure> {
-        if is_made_floating_ip(&floating.description) && !self.spec.keeps_floating_ip {
+    fn release(&self, floating: &FloatingIp, balancer: &Balancer, done: &mut Done) -> Result<(), Failure> {
+        if self.is_made_for(floating, balancer) && !self.spec.keeps_floating_ip {
             floating_ips::delete(&floating.id)?;
             done.changed(format!("deleted floating IP {}", floating.address));
         } else {
@@ -97,7 +115,7 @@ impl Work<'_> {
             return Ok(());
         }
         for floating in floating_ips::with("port_id", &balancer.vip_port_id)? {
-            if is_made_floating_ip(&floating.description) {
+            if self.is_made_for(&floating, balancer) {
                 floating_ips::delete(&floating.id)?;
                 done.changed(format!("deleted floating IP {}", floating.address));
             }
@@ -110,12 +128,25 @@ impl Work<'_> {
         if self.spec.keeps_floating_ip {
             return Ok(());
         }
-        let description = self.spec.names.floating_ip();
-        for floating in floating_ips::with("description", &description)? {
-            if floating.description == description && floating.port_id.as_deref().is_none_or(str::is_empty) {
-                floating_ips::delete(&floating.id)?;
-                done.changed(format!("deleted floating IP {}", floating.address));
+        let spec_names = &self.spec.names;
+        let (own, of_go) = (spec_names.floating_ip(), spec_names.floating_ip_of_go());
+        let had = self.addresses();
+        for floating in floating_ips::described(&[&own, &of_go])? {
+            let is_free = floating.port_id.as_deref().is_none_or(str::is_empty);
+            let is_proved = floating.description == own || had.contains(&floating.address.as_str());
+            if !is_free || !spec_names.is_own_floating_ip(&floating.description) {
+                continue;
             }
+            if !is_proved {
+                let message = format!(
+                    "floating IP {} stays: its description names this Service, and nothing says that it is not that of a Service in another cluster with the name {}; delete it if nobody needs it",
+                    floating.address, self.host.cluster
+                );
+                done.warn(SPARED, message);
+                continue;
+            }
+            floating_ips::delete(&floating.id)?;
+            done.changed(format!("deleted floating IP {}", floating.address));
         }
         Ok(())
     }
@@ -128,11 +159,10 @@ impl Work<'_> {
             );
             return Err(Failure::conflict(message));
         }
-        let before = self.service.ingress.iter().find_map(|ingress| ingress.ip.as_deref());
-        for (address, asked) in
-            [(self.spec.address.as_deref(), true), (before.filter(|ip| *ip != balancer.vip_address), false)]
-        {
-            let Some(address) = address else { continue };
+        let mut before = self.addresses();
+        before.retain(|address| *address != balancer.vip_address);
+        let asked = self.spec.address.as_deref().map(|address| (address, true));
+        for (address, asked) in asked.into_iter().chain(before.iter().map(|address| (*address, false))) {
             let found = floating_ips::with("floating_ip_address", address)?.into_iter().next();
             let Some(found) = found.filter(|found| asked || self.spec.names.is_own_floating_ip(&found.description))
             else {
@@ -151,12 +181,29 @@ impl Work<'_> {
                 return Err(Failure::invalid(message).field("spec.loadBalancerIP"));
             }
         }
+        if let Some(own) = self.former_floating_ip()? {
+            floating_ips::attach(&own.id, Some(&balancer.vip_port_id))?;
+            done.changed(format!("attached floating IP {}", own.address));
+            return Ok(own.address);
+        }
         let Some(network) = self.network(done)? else { return Ok(balancer.vip_address.clone()) };
         self.make(&network, balancer, done)
     }
 
+    /// That of a Service that was published before: a status of host names does not say its address. By the description that nobody else has.
+    fn former_floating_ip(&self) -> Result<Option<FloatingIp>, Failure> {
+        if self.spec.address.is_some() || self.service.ingress.is_empty() {
+            return Ok(None);
+        }
+        let description = self.spec.names.floating_ip();
+        let is_it = |floating: &FloatingIp| {
+            floating.description == description && floating.port_id.as_deref().is_none_or(str::is_empty)
+        };
+        Ok(floating_ips::with("description", &description)?.into_iter().find(is_it))
+    }
+
     /// The external network; none is told.
-    fn network(&self, done: &mut Done) -> Result<Option<String>, Failure> {
+    pub(super) fn network(&self, done: &mut Done) -> Result<Option<String>, Failure> {
         if let Some(network) = &self.spec.floating.network {
             return Ok(Some(network.clone()));
         }

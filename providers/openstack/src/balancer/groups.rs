@@ -1,8 +1,9 @@
 //! The security group of a Service: its node ports are open to the members' subnet, on the ports of the Nodes.
 //!
-//! A port keeps all its other groups, and is changed only as it was read: nobody's change in between is lost.
+//! A port keeps all its other groups, and is changed only as it was read: nobody's change in between is lost. Where groups are not managed
+//! any more, the group of a Service goes, as with the Go manager.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use crate::api::floating_ips;
 use crate::api::groups::{self, Group, NewRule, Rule};
 use crate::api::octavia::Balancer;
 use crate::api::ports::{self, Port};
+use crate::config::Config;
 use crate::desired;
 use crate::find::Servers;
 use crate::names;
@@ -24,17 +26,33 @@ use crate::service_spec::{Ranges, is_ovn};
 /// How long the range of a subnet, which cannot change, is kept.
 const SUBNET: Duration = Duration::from_secs(3_600);
 
-/// Makes the group what it should be, and gives it to the ports of the Nodes; those of others lose it.
+/// How long it is believed that a Service has no group, where groups are not managed.
+const NONE: Duration = Duration::from_secs(3_600);
+
+/// Makes the group what it should be, and gives it to the ports of the Nodes; those of others lose it. Where groups are not managed, none is
+/// left.
 pub(super) fn ensure(
     work: &Work<'_>,
     balancer: &Balancer,
     backends: &[&Backend],
     done: &mut Done,
 ) -> Result<(), Failure> {
+    let service = work.service;
     if !work.config.balancers.manages_security_groups {
+        if cache::get(&none(service)).is_none() {
+            delete(service, done)?;
+            cache::put(&none(service), b"", NONE);
+        }
         return Ok(());
     }
-    let service = work.service;
+    cache::forget(&none(service));
+    if !work.is_sound() {
+        // What its rules should be cannot be read: they stay as they are.
+        return match one(service)? {
+            Some(group) => give(work, &group.id, backends, work.family(Some(balancer)), done),
+            None => Ok(()),
+        };
+    }
     let group = match one(service)? {
         Some(group) => group,
         None => {
@@ -65,6 +83,10 @@ pub(super) fn delete(service: &Service, done: &mut Done) -> Result<(), Failure> 
     groups::delete(&group.id)?;
     done.changed(format!("deleted security group {}", group.name));
     Ok(())
+}
+
+fn none(service: &Service) -> String {
+    format!("no-group/{}", service.uid)
 }
 
 fn one(service: &Service) -> Result<Option<Group>, Failure> {
@@ -143,6 +165,80 @@ pub(super) fn changes<'r>(wanted: &[NewRule], has: &'r [Rule]) -> (Vec<NewRule>,
     (new, old)
 }
 
+/// The groups of many Services, with the ports of all Nodes.
+#[derive(Default)]
+pub(super) struct Groups {
+    by_name: BTreeMap<String, Vec<Group>>,
+    /// By server. Not read where groups are not managed.
+    ports: BTreeMap<String, Vec<Port>>,
+}
+
+impl Groups {
+    /// The groups are a list; the ports are one for each hundred Nodes. Ports of Nodes that have left are not among them: they lose the group
+    /// when the members change.
+    pub(super) fn read<'s>(
+        config: &Config,
+        services: impl Iterator<Item = &'s Service>,
+        backends: &[Backend],
+    ) -> Result<Self, Failure> {
+        let names: Vec<String> = services.map(names::security_group).collect();
+        let mut groups = Self::default();
+        if names.is_empty() {
+            return Ok(groups);
+        }
+        for group in groups::with_names(&names.iter().map(String::as_str).collect::<Vec<_>>())? {
+            groups.by_name.entry(group.name.clone()).or_default().push(group);
+        }
+        if config.balancers.manages_security_groups && !groups.by_name.is_empty() {
+            for port in ports_of(&servers(config, &backends.iter().collect::<Vec<_>>()))? {
+                groups.ports.entry(port.device_id.clone()).or_default().push(port);
+            }
+        }
+        Ok(groups)
+    }
+
+    /// What is not as it should be.
+    ///
+    /// # Errors
+    ///
+    /// The members' subnet cannot be asked for.
+    pub(super) fn differences(
+        &self,
+        work: &Work<'_>,
+        balancer: &Balancer,
+        backends: &[&Backend],
+    ) -> Result<Vec<String>, Failure> {
+        let name = names::security_group(work.service);
+        let found = self.by_name.get(&name).map_or(&[][..], Vec::as_slice);
+        let group = match (found, work.config.balancers.manages_security_groups) {
+            ([], true) => return Ok(vec![format!("security group {name} is missing")]),
+            ([], false) => return Ok(vec![]),
+            (_, false) => {
+                // Whatever was believed of it.
+                cache::forget(&none(work.service));
+                return Ok(vec![format!("security group {name} is there, although manage-security-groups is off")]);
+            }
+            ([group], true) => group,
+            (_, true) => return Ok(vec![format!("several security groups have the name {name}")]),
+        };
+        let mut differences = vec![];
+        let wanted = rules(work, &group.id, &sources(work, balancer)?);
+        let (new, old) = changes(&wanted, &group.rules);
+        if !new.is_empty() || !old.is_empty() {
+            let (new, old) = (new.len(), old.len());
+            differences.push(format!("security group {name} lacks {new} rules, and has {old} others"));
+        }
+        let addresses = addresses(backends, work.family(Some(balancer)));
+        let servers = servers(work.config, backends);
+        let ports = servers.iter().filter_map(|server| self.ports.get(server)).flatten();
+        let without = ports.filter(|port| is_member(port, &addresses) && !has(port, &group.id)).count();
+        if without > 0 {
+            differences.push(format!("{without} ports of Nodes lack security group {name}"));
+        }
+        Ok(differences)
+    }
+}
+
 /// All at once. Where one of them is there meanwhile, one by one.
 fn make(new: &[NewRule], done: &mut Done) -> Result<(), Failure> {
     if new.is_empty() {
@@ -164,25 +260,40 @@ fn make(new: &[NewRule], done: &mut Done) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The servers of Nodes.
+fn servers(config: &Config, backends: &[&Backend]) -> Vec<String> {
+    let servers = Servers::new(config);
+    let id_of = |backend: &&Backend| servers.id_of(backend.provider_id.as_deref()?).ok();
+    backends.iter().filter_map(id_of).collect()
+}
+
+fn ports_of(servers: &[String]) -> Result<Vec<Port>, Failure> {
+    let ids: Vec<&str> = servers.iter().map(String::as_str).collect();
+    ports::of_servers(&ids, Duration::ZERO)
+}
+
+/// Where members are.
+fn addresses(backends: &[&Backend], family: IpFamily) -> BTreeSet<IpAddr> {
+    backends.iter().filter_map(|backend| desired::address(backend, Some(family))).collect()
+}
+
+/// Whether a port is that of a member, and holds packets back.
+fn is_member(port: &Port, addresses: &BTreeSet<IpAddr>) -> bool {
+    port.is_secured()
+        && port.fixed_ips.iter().any(|fixed| fixed.ip_address.parse().is_ok_and(|ip| addresses.contains(&ip)))
+}
+
+fn has(port: &Port, group: &str) -> bool {
+    port.security_groups.iter().any(|other| other == group)
+}
+
 /// The ports of these Nodes that have the address that members have.
 fn give(work: &Work<'_>, group: &str, backends: &[&Backend], family: IpFamily, done: &mut Done) -> Result<(), Failure> {
-    let servers = Servers::new(work.config);
-    let mut ids = vec![];
-    let mut addresses: BTreeSet<IpAddr> = BTreeSet::new();
-    for backend in backends {
-        addresses.extend(desired::address(backend, Some(family)));
-        ids.extend(backend.provider_id.as_deref().and_then(|id| servers.id_of(id).ok()));
-    }
-    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-    let all = if ids.is_empty() { vec![] } else { ports::of_devices(&ids, Duration::ZERO)? };
-    let is_member = |port: &Port| {
-        port.is_secured()
-            && port.fixed_ips.iter().any(|fixed| fixed.ip_address.parse().is_ok_and(|ip| addresses.contains(&ip)))
-    };
-    let (members, others): (Vec<Port>, Vec<Port>) = all.into_iter().partition(is_member);
-    let has = |port: &&Port| port.security_groups.iter().any(|other| other == group);
+    let addresses = addresses(backends, family);
+    let all = ports_of(&servers(work.config, backends))?;
+    let (members, others): (Vec<Port>, Vec<Port>) = all.into_iter().partition(|port| is_member(port, &addresses));
     let mut requests = vec![];
-    for port in members.iter().filter(|port| !has(port)) {
+    for port in members.iter().filter(|port| !has(port, group)) {
         let mut groups = port.security_groups.clone();
         groups.push(group.to_owned());
         requests.push(groups::set(&port.id, port.revision, &groups));
@@ -190,7 +301,7 @@ fn give(work: &Work<'_>, group: &str, backends: &[&Backend], family: IpFamily, d
     change(requests, "gave the security group to", done)?;
     let is_there = |port: &Port| members.iter().any(|member| member.id == port.id);
     let mut left: Vec<Port> = ports::with_group(group)?.into_iter().filter(|port| !is_there(port)).collect();
-    left.extend(others.into_iter().filter(|port| has(&port) && !is_there(port)));
+    left.extend(others.into_iter().filter(|port| has(port, group) && !is_there(port)));
     left.sort_by(|one, other| one.id.cmp(&other.id));
     left.dedup_by(|one, other| one.id == other.id);
     take(&left, group, done)

@@ -6,6 +6,9 @@
 //! | by the ID, shared under the Go manager | also the Service's, where others have their UIDs on it and it has none: its listener there has none either |
 //! | by the tag with the Service's UID | the Service's: nobody else has that tag |
 //! | by its name | nobody knows, where no tag has a UID: it is the Service's if the Service's status leads there too |
+//! | by the name that old Go managers gave it | the Service's: it has the Service's UID |
+
+use std::net::IpAddr;
 
 use ccm_sdk::Done;
 use ccm_sdk::find::sees_the_cluster;
@@ -64,18 +67,13 @@ impl Work<'_> {
         if !own.is_empty() {
             return Ok(Some(own.swap_remove(0)));
         }
-        let named = octavia::named(&spec_names.balancer)?;
-        let unmarked = named.into_iter().filter(|balancer| {
-            is_staying(balancer)
-                && balancer.name == spec_names.balancer
-                && spec_names.other_uids(&balancer.tags).is_empty()
-        });
-        let mut unmarked: Vec<Balancer> = unmarked.collect();
+        let mut unmarked = self.named()?;
+        unmarked.retain(is_staying);
         let Some(balancer) = unmarked.pop() else { return Ok(None) };
         if !unmarked.is_empty() {
             let message = format!(
                 "several load balancers have the name {}, and no tag says whose they are; name the right one with annotation {}",
-                spec_names.balancer,
+                balancer.name,
                 names::ID
             );
             return Err(Failure::conflict(message).annotation(names::ID));
@@ -94,6 +92,23 @@ impl Work<'_> {
         Err(Failure::conflict(message).annotation(names::ID))
     }
 
+    /// Those with the Service's name that no tag says to be of another one. Where there is none, those with
+    /// the name that old Go managers gave them: only a Service that was published can have one.
+    pub(super) fn named(&self) -> Result<Vec<Balancer>, Failure> {
+        let spec_names = &self.spec.names;
+        let of = |name: &str| -> Result<Vec<Balancer>, Failure> {
+            let mut named = octavia::named(name)?;
+            named.retain(|balancer| {
+                balancer.status != "DELETED"
+                    && balancer.name == name
+                    && spec_names.other_uids(&balancer.tags).is_empty()
+            });
+            Ok(named)
+        };
+        let named = of(&spec_names.balancer)?;
+        if named.is_empty() && !self.service.ingress.is_empty() { of(&spec_names.legacy) } else { Ok(named) }
+    }
+
     /// Those with the Service's own tag that are not on their way out, the oldest first.
     pub(super) fn own(&self) -> Result<Vec<Balancer>, Failure> {
         let tag = &self.spec.names.uid;
@@ -103,10 +118,29 @@ impl Work<'_> {
         Ok(own)
     }
 
-    /// Whether the Service's status, or what the Go manager noted, is an address of the load balancer.
+    /// Where the Service's status leads, also by a host name that was made of an address, and what was noted as its address.
+    pub(super) fn addresses(&self) -> Vec<&str> {
+        let suffix = &self.config.balancers.ingress_hostname_suffix;
+        let of_status = self.service.ingress.iter().filter_map(|ingress| match (&ingress.ip, &ingress.hostname) {
+            (Some(ip), _) => Some(ip.as_str()),
+            (None, Some(name)) => name.strip_suffix(suffix.as_str())?.strip_suffix('.'),
+            (None, None) => None,
+        });
+        let mut addresses: Vec<&str> = vec![];
+        for address in of_status.chain(self.service.annotation(names::ADDRESS)) {
+            if address.parse::<IpAddr>().is_ok() && !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        addresses
+    }
+
+    /// Whether the Service's status, or what the Go manager noted, or its old name with the Service's UID is an address of the load balancer.
     pub(super) fn leads_to(&self, balancer: &Balancer) -> Result<bool, Failure> {
-        let of_status = self.service.ingress.iter().filter_map(|ingress| ingress.ip.as_deref());
-        let addresses: Vec<&str> = of_status.chain(self.service.annotation(names::ADDRESS)).collect();
+        if balancer.name == self.spec.names.legacy {
+            return Ok(true);
+        }
+        let addresses = self.addresses();
         if addresses.is_empty() || addresses.contains(&balancer.vip_address.as_str()) {
             return Ok(!addresses.is_empty());
         }

@@ -24,6 +24,10 @@ impl Work<'_> {
         {
             all.push(known);
         }
+        if all.is_empty() {
+            // What only its name leads to may be another cluster's.
+            all.extend(self.unmarked(&mut Done::new())?);
+        }
         for balancer in &all {
             self.run(balancer, || self.releasing(balancer), done)?;
         }

@@ -106,10 +106,16 @@ struct Plan<'a> {
 impl<'a> Plan<'a> {
     fn tag(&mut self) {
         let tags = self.work.spec.names.with_own(&self.balancer.tags);
-        if tags != self.balancer.tags {
-            let says = format!("tags of load balancer {}", self.balancer.id);
-            self.steps.push(Step::change(Thing::Balancer, &self.balancer.id, json!({ "tags": tags }), &says));
+        let name = Some(&self.balancer.name).filter(|_| self.work.is_owner(self.balancer));
+        let name = name.and_then(|name| self.work.spec.names.renamed(name));
+        if tags == self.balancer.tags && name.is_none() {
+            return;
         }
+        let what = if name.is_some() { "name and tags" } else { "tags" };
+        let mut body = Map::from_iter([("tags".to_owned(), json!(tags))]);
+        body.extend(name.map(|name| ("name".to_owned(), json!(name))));
+        let says = format!("{what} of load balancer {}", self.balancer.id);
+        self.steps.push(Step::change(Thing::Balancer, &self.balancer.id, Value::Object(body), &says));
     }
 
     fn port(
@@ -129,7 +135,7 @@ impl<'a> Plan<'a> {
                 let of_going = |id: &octavia::Id| going.iter().any(|listener| listener.id == id.id);
                 fits(pool)
                     && !self.used.contains(pool.id.as_str())
-                    && pool.name == port.pool.name
+                    && self.work.name_of(&pool.name) == port.pool.name
                     && pool.listeners.iter().all(of_going)
             };
             self.seen.pools.iter().find(free)
@@ -173,7 +179,10 @@ impl<'a> Plan<'a> {
         if has.default_pool_id.as_deref() != Some(pool) {
             put("default_pool_id", json!(pool));
         }
-        // The name has the index of the port in it, and ports change places. It is told with another change, but never alone.
+        // The name has the index of the port in it, and ports change places: of itself it is nothing to change.
+        if let Some(name) = self.work.spec.names.renamed(&has.name) {
+            put("name", json!(name));
+        }
         if wants.connection_limit != has.connection_limit {
             put("connection_limit", json!(wants.connection_limit));
         }
@@ -213,7 +222,9 @@ impl<'a> Plan<'a> {
         // The pool that it had.
         let old = has.default_pool_id.as_deref().filter(|old| *old != pool && !self.used.contains(old));
         let is_pool_of = |old: &str| {
-            ports.iter().any(|port| self.seen.pools.iter().any(|pool| pool.id == old && pool.name == port.pool.name))
+            let is_it =
+                |pool: &octavia::Pool, port: &Port| pool.id == old && self.work.name_of(&pool.name) == port.pool.name;
+            ports.iter().any(|port| self.seen.pools.iter().any(|pool| is_it(pool, port)))
         };
         if let Some(old) = old.filter(|old| is_pool_of(old)) {
             self.last.push(Step::delete(Thing::Pool, old, &format!("the old pool of port {}", wants.protocol_port)));
@@ -222,6 +233,10 @@ impl<'a> Plan<'a> {
 
     fn pool(&mut self, port: &Port, has: &octavia::Pool) {
         let wants = &port.pool;
+        if let Some(name) = self.work.spec.names.renamed(&has.name) {
+            let says = format!("name of the pool of port {}", port.listener.protocol_port);
+            self.steps.push(Step::change(Thing::Pool, &has.id, json!({ "name": name }), &says));
+        }
         let mut body = Map::new();
         if wants.lb_algorithm != has.lb_algorithm {
             body.insert("lb_algorithm".to_owned(), json!(wants.lb_algorithm));
@@ -282,9 +297,10 @@ impl<'a> Plan<'a> {
             return self.steps.push(Step::delete(Thing::Monitor, id, &says));
         }
         let times = (has.delay, has.timeout, has.max_retries, has.max_retries_down);
-        if times != (wants.delay, wants.timeout, wants.max_retries, wants.max_retries_down) {
+        let name = self.work.spec.names.renamed(&has.name);
+        if name.is_some() || times != (wants.delay, wants.timeout, wants.max_retries, wants.max_retries_down) {
             let body = json!({
-                "name": wants.name, "delay": wants.delay, "timeout": wants.timeout,
+                "name": name.as_ref().unwrap_or(&wants.name), "delay": wants.delay, "timeout": wants.timeout,
                 "max_retries": wants.max_retries, "max_retries_down": wants.max_retries_down,
             });
             self.steps.push(Step::change(Thing::Monitor, id, body, &says));
@@ -320,8 +336,9 @@ impl<'a> Plan<'a> {
 
 /// Whether a pool without a listener is this Service's: pools have no tags.
 pub(super) fn is_pool_of(work: &Work<'_>, pool: &octavia::Pool) -> bool {
+    let name = work.name_of(&pool.name);
     let index =
-        pool.name.strip_prefix("pool_").and_then(|rest| rest.strip_suffix(&format!("_{}", work.spec.names.balancer)));
+        name.strip_prefix("pool_").and_then(|rest| rest.strip_suffix(&format!("_{}", work.spec.names.balancer)));
     index.is_some_and(|index| !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit()))
 }
 

@@ -1,8 +1,9 @@
-//! Compares many load balancers at once with what their Services ask for, from a few lists.
+//! Compares many load balancers at once with what their Services ask for, from a few lists. Their security groups are among them.
 //!
 //! Lists have no members, only how many a pool has. Trees have, one for each load balancer. At the start a few of them are read, since
 //! everything waits for that survey; the hourly surveys after it read them all.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use ccm_sdk::types::{Backend, Failure};
 use ccm_sdk::{Done, cache};
 
 use super::done::told;
+use super::groups::Groups;
 use super::plan;
 use super::seen::{self, Seen};
 use super::work::{Host, Work};
@@ -20,8 +22,8 @@ use crate::api::octavia::{self, Balancer, Listener, Member, Monitor, Pool};
 use crate::config::Config;
 use crate::desired::Port;
 
-/// Trees of the first survey.
-const TREES: usize = 4;
+/// Trees of the first survey: with its lists, and those of servers and ports, a restart costs ten requests.
+const TREES: usize = 3;
 /// How long members that were compared are believed: an hourly survey may come after two thirds of an hour.
 const COMPARED: Duration = Duration::from_secs(1_800);
 /// How long the surveys of a start may take: one for each few hundred Services.
@@ -36,7 +38,10 @@ struct Lists {
     pools: Vec<Pool>,
     monitors: BTreeMap<String, Monitor>,
     floating: Vec<FloatingIp>,
+    /// Whether there is an external network; asked for where a floating IP is missing that nobody names a network for.
+    has_network: Cell<Option<bool>>,
     members: BTreeMap<String, BTreeMap<String, Vec<Member>>>,
+    groups: Groups,
 }
 
 /// How each stands, with what its Service should be told.
@@ -56,7 +61,9 @@ pub(crate) fn survey(
         pools: octavia::pools(None)?,
         monitors: monitors.into_iter().map(|monitor| (monitor.id.clone(), monitor)).collect(),
         floating: if external { floating_ips::all()? } else { vec![] },
+        has_network: Cell::new(None),
         members: BTreeMap::new(),
+        groups: Groups::read(config, wishes.iter().map(|wish| &wish.service), backends)?,
     };
     let found: Vec<Option<Balancer>> = works.iter().map(|(work, _)| lists.find(work).cloned()).collect();
     lists.read_trees(&found);
@@ -110,6 +117,7 @@ impl Lists {
         if self.members.contains_key(&balancer.id) && differences.is_empty() {
             cache::put(&key(&balancer.id), b"", COMPARED);
         }
+        differences.extend(self.groups.differences(work, balancer, &chosen)?);
         if work.spec.id.as_deref() != Some(&balancer.id) {
             differences.push(format!("annotation {} does not have its ID", names::ID));
         }
@@ -121,12 +129,29 @@ impl Lists {
         if floating.is_some() && work.spec.internal && !self.floating.is_empty() {
             differences.push("it is internal and has a floating IP".to_owned());
         }
+        if floating.is_none() && self.lacks_floating_ip(work, balancer)? {
+            differences.push("it has no floating IP".to_owned());
+        }
         let address = floating.unwrap_or(&balancer.vip_address);
         Ok(if differences.is_empty() {
             Standing::InStep(work.ingress(address))
         } else {
             Standing::Differs(differences)
         })
+    }
+
+    /// Whether one without a floating IP should have one. Without an external network its own address is all that there is to publish.
+    fn lacks_floating_ip(&self, work: &Work<'_>, balancer: &Balancer) -> Result<bool, Failure> {
+        if !work.wants_floating_ip(balancer) {
+            return Ok(false);
+        }
+        let is_named = work.spec.floating.network.is_some();
+        if let Some(known) = is_named.then_some(true).or(self.has_network.get()) {
+            return Ok(known);
+        }
+        let has_network = work.network(&mut Done::new())?.is_some();
+        self.has_network.set(Some(has_network));
+        Ok(has_network)
     }
 
     /// Of one load balancer. Where its tree was not read, its members are those that it should have, if it has as many.

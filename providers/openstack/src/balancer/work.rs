@@ -7,6 +7,7 @@ use crate::api::octavia::Balancer;
 use crate::config::Config;
 use crate::desired::{self, Parts, Port};
 use crate::names as marks;
+use crate::service_spec::selector::Selector;
 use crate::service_spec::{self, ServiceSpec};
 
 /// What the host tells.
@@ -45,12 +46,14 @@ impl<'a> Work<'a> {
     ///
     /// # Errors
     ///
-    /// The host does not know the Nodes' labels yet, or the selector is none.
+    /// The host does not know the Nodes' labels yet.
     pub(super) fn chosen<'b>(&self, backends: &'b [Backend]) -> Result<Vec<&'b Backend>, Failure> {
-        if self.spec.selector.is_empty() {
-            return Ok(backends.iter().collect());
-        }
-        let names = (self.host.matching)(&self.spec.selector).map_err(|wrong| {
+        let selector = match &self.spec.selector {
+            Selector::All => return Ok(backends.iter().collect()),
+            Selector::Nobody => return Ok(vec![]),
+            Selector::Matching(selector) => selector,
+        };
+        let names = (self.host.matching)(selector).map_err(|wrong| {
             Failure::retry(format!("annotation {} or node-selector: {wrong}", names::NODE_SELECTOR))
                 .annotation(names::NODE_SELECTOR)
         })?;
@@ -92,13 +95,25 @@ impl<'a> Work<'a> {
     /// Whether the load balancer was made for this Service, whoever else uses it.
     pub(super) fn is_owner(&self, balancer: &Balancer) -> bool {
         let names = &self.spec.names;
-        balancer.name == names.balancer
-            && (names.are_own(&balancer.tags) || names.other_uids(&balancer.tags).is_empty())
+        let is_named = names.is_name(&balancer.name)
+            // Before the cluster had another name.
+            || (balancer.tags.contains(&names.uid) && names.renamed(&balancer.name).as_ref() == Some(&names.balancer));
+        is_named && (names.are_own(&balancer.tags) || names.other_uids(&balancer.tags).is_empty())
+    }
+
+    /// Whether a load balancer was made by this provider or by the Go manager, for whatever Service.
+    pub(super) fn is_made(&self, balancer: &Balancer) -> bool {
+        balancer.name.starts_with(marks::PREFIX) || balancer.name == self.spec.names.legacy
     }
 
     /// Whether something of a load balancer is this Service's, by its tags.
     pub(super) fn is_own(&self, balancer: &Balancer, tags: &[String]) -> bool {
         self.spec.names.are_own(tags) || (tags.is_empty() && self.is_owner(balancer))
+    }
+
+    /// The name that something of this Service is to have.
+    pub(super) fn name_of(&self, name: &str) -> String {
+        self.spec.names.renamed(name).unwrap_or_else(|| name.to_owned())
     }
 
     /// Where clients reach the Service.
@@ -122,9 +137,4 @@ impl<'a> Work<'a> {
         };
         backends.iter().filter(is_of_others).map(|backend| backend.name.clone()).collect()
     }
-}
-
-/// Whether a load balancer was made by this provider or by the Go manager, for whatever Service.
-pub(super) fn is_made(balancer: &Balancer) -> bool {
-    balancer.name.starts_with(marks::PREFIX)
 }

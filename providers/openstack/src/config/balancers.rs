@@ -1,5 +1,7 @@
 //! `[LoadBalancer]` and its classes.
 
+use std::ops::RangeInclusive;
+
 use ccm_sdk::config::Section;
 use ccm_sdk::types::Problem;
 use ccm_sdk::words::nearest;
@@ -10,6 +12,7 @@ use super::FILE;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Balancers {
     pub(crate) enabled: bool,
+    /// Empty: the one that Octavia has as its default.
     pub(crate) provider: String,
     pub(crate) method: String,
     pub(crate) place: Class,
@@ -23,7 +26,7 @@ pub(crate) struct Balancers {
     /// With the PROXY protocol, the status has a host name instead of the address.
     pub(crate) ingress_hostname: bool,
     pub(crate) ingress_hostname_suffix: String,
-    /// Services on one load balancer.
+    /// Services on one load balancer; 0: none joins another's.
     pub(crate) most_shared: u32,
     /// `barbican`: what TLS is ended with is looked up first.
     pub(crate) container_store: String,
@@ -47,7 +50,7 @@ pub(crate) struct Class {
     pub(crate) member_subnet: String,
 }
 
-/// How members are watched.
+/// How members are watched. What Octavia does not take is refused where it is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Monitor {
     pub(crate) enabled: bool,
@@ -89,7 +92,8 @@ pub(super) fn read(section: &mut Section<'_>) -> Balancers {
     let balancers = Balancers {
         enabled: section.flag("enabled").unwrap_or(default.enabled),
         provider: section.text("lb-provider").unwrap_or(default.provider),
-        method: section.text("lb-method").unwrap_or(default.method),
+        // An empty one is none: a pool has to have one.
+        method: section.text("lb-method").filter(|method| !method.is_empty()).unwrap_or(default.method),
         place: class(section),
         internal: section.flag("internal-lb").unwrap_or(default.internal),
         monitor: monitor(section, &default.monitor),
@@ -100,7 +104,8 @@ pub(super) fn read(section: &mut Section<'_>) -> Balancers {
         availability_zone: text(section, "availability-zone"),
         ingress_hostname: section.flag("enable-ingress-hostname").unwrap_or(default.ingress_hostname),
         ingress_hostname_suffix: section.text("ingress-hostname-suffix").unwrap_or(default.ingress_hostname_suffix),
-        most_shared: number(section, "max-shared-lb", (1, i64::from(u32::MAX))).unwrap_or(default.most_shared),
+        // Any number, as in the Go manager: less than 1 lets nobody in.
+        most_shared: section.number("max-shared-lb").map_or(default.most_shared, at_least_0),
         container_store: section.text("container-store").unwrap_or(default.container_store),
         tls_container: text(section, "default-tls-container-ref"),
         serial: section.flag("provider-requires-serial-api-calls").unwrap_or(default.serial),
@@ -149,32 +154,47 @@ fn monitor(section: &mut Section<'_>, default: &Monitor) -> Monitor {
         enabled: section.flag("create-monitor").unwrap_or(default.enabled),
         delay: whole_seconds(section, "monitor-delay").unwrap_or(default.delay),
         timeout: whole_seconds(section, "monitor-timeout").unwrap_or(default.timeout),
-        max_retries: number(section, "monitor-max-retries", RETRIES).unwrap_or(default.max_retries),
-        max_retries_down: number(section, "monitor-max-retries-down", RETRIES).unwrap_or(default.max_retries_down),
+        max_retries: tries(section, "monitor-max-retries").unwrap_or(default.max_retries),
+        max_retries_down: tries(section, "monitor-max-retries-down").unwrap_or(default.max_retries_down),
     }
 }
 
-/// What Octavia takes.
-const RETRIES: (i64, i64) = (1, 10);
+/// How often Octavia lets a monitor try.
+pub(crate) const TRIES: RangeInclusive<i64> = 1..=10;
+/// Seconds that Octavia lets a monitor have.
+pub(crate) const SECONDS: RangeInclusive<i64> = 1..=i32::MAX as i64;
 
-fn number(section: &mut Section<'_>, key: &'static str, (least, most): (i64, i64)) -> Option<u32> {
+fn at_least_0(number: i64) -> u32 {
+    u32::try_from(number.max(0)).unwrap_or(u32::MAX)
+}
+
+fn tries(section: &mut Section<'_>, key: &'static str) -> Option<u32> {
     let number = section.number(key)?;
-    if !(least..=most).contains(&number) {
-        section.wrong(key, format!("must be from {least} to {most}, not {number}"));
+    if number < 0 {
+        section.wrong(key, format!("must be a whole number from 0, not {number}"));
         return None;
     }
-    u32::try_from(number).ok()
+    Some(at_least_0(number))
 }
 
-/// Parts of a second are cut off; less than one is refused by every monitor.
+/// Parts of a second are cut off.
 fn whole_seconds(section: &mut Section<'_>, key: &'static str) -> Option<u32> {
     section.parsed(key, |text| {
         let whole = super::seconds(text)?.as_secs();
-        if whole == 0 {
-            return Err(format!("must be at least 1s, not {text}"));
-        }
         u32::try_from(whole).map_err(|_too_long| format!("must be at most {}s", u32::MAX))
     })
+}
+
+impl Monitor {
+    /// Each value with its key, and what Octavia takes.
+    fn limits(&self) -> [(&'static str, u32, RangeInclusive<i64>); 4] {
+        [
+            ("monitor-delay", self.delay, SECONDS),
+            ("monitor-timeout", self.timeout, SECONDS),
+            ("monitor-max-retries", self.max_retries, TRIES),
+            ("monitor-max-retries-down", self.max_retries_down, TRIES),
+        ]
+    }
 }
 
 /// Providers that the Go manager knows.
@@ -198,6 +218,16 @@ pub(super) fn problems(balancers: &Balancers) -> Vec<Problem> {
     if !STORES.contains(&balancers.container_store.as_str()) {
         let message = "is neither `barbican` nor `external`: what ends TLS is not looked up before it is used";
         problems.push(Problem::harmless(field("container-store"), message));
+    }
+    for (key, value, taken) in balancers.monitor.limits() {
+        if !taken.contains(&value.into()) {
+            let message = format!(
+                "is {value}, and Octavia takes whole numbers from {} to {}: a Service whose members are watched is refused, unless it has an annotation for that",
+                taken.start(),
+                taken.end()
+            );
+            problems.push(Problem::harmless(field(key), message));
+        }
     }
     if balancers.monitor.timeout >= balancers.monitor.delay {
         let message = format!(

@@ -109,7 +109,8 @@ fn os_002_to_007_every_value_is_in_its_field() {
          [Metadata]
            search-order = configDrive, metadataService",
     );
-    assert_eq!(problems, [""; 0]);
+    // A blank behind the comma is no mistake.
+    assert_eq!(problems, [""; 0], "os_006");
     for case in ["os_002", "os_007"] {
         assert_eq!(config.identity.user, Named::new(Some("user".to_owned()), None), "{case}");
         assert_eq!(config.identity.project, Named::new(None, Some("demo".to_owned())), "{case}");
@@ -277,9 +278,9 @@ fn all_mistakes_are_told_at_once_with_section_and_key() {
         [LoadBalancer]
         lb-version = v1
         monitor-delay = soon
-        monitor-timeout = 100ms
-        monitor-max-retries = 11
-        monitor-max-retries-down = 0
+        monitor-timeout = -1s
+        monitor-max-retries = many
+        monitor-max-retries-down = -1
         max-shared-lb = none
         internal-lb =
         [LoadBalancerClass]
@@ -304,6 +305,32 @@ fn all_mistakes_are_told_at_once_with_section_and_key() {
         ]
     );
     assert!(problems[3].contains("currently only support LBaaS v2, unrecognised lb-version \"v1\""), "{problems:?}");
+}
+
+/// The Go manager starts with them: what is not used does no harm.
+#[test]
+fn values_that_no_monitor_could_have_are_told_and_nothing_else_is_refused_for_them() {
+    for (line, told) in [
+        ("monitor-delay = 500ms", "monitor-delay: is 0, and Octavia takes whole numbers from 1 to"),
+        ("monitor-timeout = 0", "monitor-timeout: is 0, and Octavia takes"),
+        ("monitor-max-retries = 0", "monitor-max-retries: is 0, and Octavia takes whole numbers from 1 to 10: "),
+        ("monitor-max-retries-down = 11", "monitor-max-retries-down: is 11, and Octavia takes"),
+    ] {
+        for enabled in ["", "\ncreate-monitor = true"] {
+            let problems = wrong(&format!("[LoadBalancer]\n{line}{enabled}"));
+            assert!(problems[0].starts_with(&format!("~cloud-config:loadbalancer.{told}")), "{problems:?}");
+            assert!(problems.iter().all(|problem| problem.starts_with('~')), "{problems:?}");
+        }
+    }
+}
+
+#[test]
+fn an_empty_provider_is_octavias_own_and_nobody_shares_where_none_may() {
+    let (config, problems) = reading("[LoadBalancer]\nlb-provider = \"\"\nlb-method = \"\"\nmax-shared-lb = 0");
+    assert_eq!(problems, [""; 0]);
+    let balancers = config.balancers;
+    assert_eq!((balancers.provider.as_str(), balancers.method.as_str(), balancers.most_shared), ("", "ROUND_ROBIN", 0));
+    assert_eq!(reading("[LoadBalancer]\nmax-shared-lb = -1").0.balancers.most_shared, 0);
 }
 
 #[test]

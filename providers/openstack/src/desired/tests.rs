@@ -74,9 +74,11 @@ fn os_091_to_094_a_listener_has_what_is_asked_for_and_nothing_else() {
     }
     for (case, config, ranges, time) in [
         ("os_093", ovn(), None, None),
-        ("amphora has both", config(), Some(vec!["0.0.0.0/0".to_owned()]), Some(50_000)),
+        ("amphora has both", config(), Some(vec!["10.0.0.0/8".to_owned()]), Some(50_000)),
     ] {
-        let listener = only(&config, &service(&[])).listener;
+        let mut service = service(&[]);
+        service.source_ranges = vec!["10.0.0.0/8".to_owned()];
+        let listener = only(&config, &service).listener;
         assert_eq!((listener.allowed_cidrs, listener.timeout_client_data), (ranges, time), "{case}");
     }
 }
@@ -145,7 +147,9 @@ fn os_120_to_123_members_are_nodes_with_an_address_on_the_node_port() {
         backend("b", &[(AddressType::InternalIp, "10.0.0.2")]),
         backend("a", &[(AddressType::InternalIp, "10.0.0.1")]),
         backend("new", &[]),
-        backend("twin", &[(AddressType::InternalIp, "10.0.0.2")]),
+        // Neither is beside its twin.
+        backend("twin", &[(AddressType::InternalIp, "10.0.0.1")]),
+        backend("twin of b", &[(AddressType::InternalIp, "10.0.0.2")]),
     ];
     let mut service = service(&[]);
     let members = |service: &Service, config: &Config| ports(config, service, &nodes).remove(0).members;

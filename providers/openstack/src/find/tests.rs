@@ -192,11 +192,14 @@ fn os_172_a_name_is_no_pattern() {
 
 #[test]
 fn os_215_a_node_without_provider_id_whose_server_is_gone_is_unknown() {
-    let _cloud =
-        fake().on("compute GET /servers/detail?name=%5En-1%24&limit=500", list(&[])).on(LIST, list(&[server(2, "x")]));
-    let failure = unknown(ask(&[Node::named("n-1")], Need::Existence));
-    assert_eq!(failure.reaction, Reaction::Retry);
-    assert!(failure.message.contains("no server has the name"), "{}", failure.message);
+    for need in [Need::Existence, Need::Metadata, Need::Proof] {
+        let _cloud = fake()
+            .on("compute GET /servers/detail?name=%5En-1%24&limit=500", list(&[]))
+            .on(LIST, list(&[server(2, "x")]));
+        let failure = unknown(ask(&[Node::named("n-1")], need));
+        assert_eq!(failure.reaction, Reaction::Retry, "os_215");
+        assert!(failure.message.contains("no server has the name"), "os_215: {}", failure.message);
+    }
 }
 
 #[test]

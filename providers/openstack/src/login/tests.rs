@@ -274,6 +274,19 @@ fn os_168_169_a_refused_token_is_renewed_once_for_all_and_a_second_refusal_is_to
 }
 
 #[test]
+fn os_021_without_a_project_a_token_of_the_domain_is_renewed() {
+    let cloud = FakeCloud::new().with_credential(PASSWORD).with_credential(SESSION_TOKEN);
+    let _installed = install(Config { identity: somebody(), ..config() });
+    let refused = Reply::json(401, r#"{"error": {"code": 401, "title": "Unauthorized", "message": "no"}}"#);
+    let cloud =
+        cloud.on("compute GET /x", refused).on(LOGIN, login_with(&ALL)).on("compute GET /x", Reply::json(200, "{}"));
+    assert!(NOVA.get("/x").send().is_ok_and(|answer| answer.status() == 200), "os_021");
+    let login = cloud.requests().into_iter().find(|request| request.path == "/v3/auth/tokens").expect("a login");
+    let body = text(&login.body);
+    assert!(body.ends_with(r#""scope":{"domain":{"name":"D"}}}}"#), "os_021: {body}");
+}
+
+#[test]
 fn os_166_a_login_that_is_refused_is_for_who_gave_the_credential() {
     for (status, words) in [
         (401, "The request you have made requires authentication."),

@@ -2,8 +2,9 @@
 //!
 //! A pair goes before its route, and comes after it: so what is half done is seen, and done again. A tag comes before its route.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use ccm_sdk::cidr::Cidr;
 use ccm_sdk::log;
@@ -106,9 +107,15 @@ pub(crate) fn change(
     if hops.is_empty() {
         return Ok(obsolete.into_iter().chain(wanted).map(Item::outcome).collect());
     }
-    let ports = ports::with_addresses(&hops)?;
+    let mut ports = ports::with_addresses(&hops)?;
+    let servers: BTreeSet<&str> = wanted.iter().filter_map(|item| item.server.as_deref()).collect();
+    ports::trace(&mut ports, &servers.into_iter().collect::<Vec<_>>())?;
     let before = routers::get(router)?;
-    let work = Work { router, cluster, before, ports, networks: None, is_atomic: routers::is_atomic()? };
+    let mut work = Work { router, cluster, before, ports, networks: vec![], is_atomic: routers::is_atomic()? };
+    if work.needs_networks(&obsolete, &wanted) {
+        work.networks = super::networks(router, Duration::ZERO)?;
+        work.networks.extend(work.before.gateway.iter().map(|gateway| gateway.network_id.clone()));
+    }
     work.run(&mut obsolete, &mut wanted)?;
     Ok(obsolete.into_iter().chain(wanted).map(Item::outcome).collect())
 }
@@ -120,17 +127,13 @@ struct Work<'a> {
     before: Router,
     /// All that have the address of a hop.
     ports: Vec<Port>,
-    /// Of the router; asked for where an address does not say which port is meant.
-    networks: Option<Vec<String>>,
+    /// Of the router; asked for where an address alone says which port is meant: other networks have the same addresses.
+    networks: Vec<String>,
     is_atomic: bool,
 }
 
 impl Work<'_> {
-    fn run(mut self, obsolete: &mut [Item], wanted: &mut [Item]) -> Result<(), Failure> {
-        if self.is_unclear(obsolete, wanted) {
-            let own = ports::of_devices(&[self.router], std::time::Duration::ZERO)?;
-            self.networks = Some(own.into_iter().map(|port| port.network_id).collect());
-        }
+    fn run(self, obsolete: &mut [Item], wanted: &mut [Item]) -> Result<(), Failure> {
         let mut known = Known::kept();
         for entry in obsolete.iter().filter_map(Item::open) {
             known.forget(&entry);
@@ -147,39 +150,52 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Whether several ports have the address of a hop.
-    fn is_unclear(&self, obsolete: &[Item], wanted: &[Item]) -> bool {
-        let several = |item: &Item| {
-            let is_it = |entry: Entry, port: &Port| {
-                pairs::has_address(port, entry.hop)
-                    && item.server.as_ref().is_none_or(|server| port.device_id == *server)
-            };
-            item.open().is_some_and(|entry| self.ports.iter().filter(|port| is_it(entry, port)).count() > 1)
+    /// Whether a port may be changed that only the address of a hop leads to.
+    fn needs_networks(&self, obsolete: &[Item], wanted: &[Item]) -> bool {
+        let loses_a_pair = |item: &Item| {
+            item.open().is_some_and(|entry| {
+                self.ports.iter().any(|port| pairs::has_address(port, entry.hop) && pairs::has(port, &entry.network))
+            })
         };
-        obsolete.iter().chain(wanted).any(several)
+        let is_unclear = |item: &Item| {
+            let is_its = |port: &&Port| item.server.as_ref().is_none_or(|server| port.device_id == *server);
+            let enough = usize::from(item.server.is_some());
+            item.open().is_some_and(|entry| {
+                let fitting = self.ports.iter().filter(|port| pairs::has_address(port, entry.hop));
+                fitting.filter(is_its).count() > enough
+            })
+        };
+        obsolete.iter().any(loses_a_pair) || wanted.iter().any(is_unclear)
     }
 
+    /// Only on networks of the router, since nobody says which server it was: on another network, a port with that address is of another
+    /// cluster, or of people, and needs its pair.
     fn remove_pairs(&self, obsolete: &mut [Item]) {
         let mut wishes = vec![];
-        for item in &*obsolete {
+        for (at, item) in obsolete.iter().enumerate() {
             let Some(entry) = item.open() else { continue };
             // The server may be gone with its port.
-            if let Ok(port) = pairs::port_of(&self.ports, None, entry.hop, self.networks.as_deref()) {
-                wishes.push((item.hop.destination.clone(), port, entry.network));
+            match pairs::ports_at(&self.ports, entry.hop, &self.networks)[..] {
+                [port] => wishes.push((at, port, entry.network)),
+                ref several if several.iter().any(|port| pairs::has(port, &entry.network)) => {
+                    let ids: Vec<&str> = several.iter().map(|port| port.id.as_str()).collect();
+                    log::warn(
+                        "an allowed address pair stays: several ports on networks of the router have the address of its route",
+                        &[("pair", &item.hop.destination), ("address", &item.hop.nexthop), ("ports", &ids.join(", "))],
+                    );
+                }
+                _ => {}
             }
         }
         let targets: Vec<_> = wishes.iter().map(|(_, port, network)| (*port, *network)).collect();
         let ended = pairs::change(Direction::Remove, &targets);
-        let by_destination: BTreeMap<_, _> =
-            wishes.iter().map(|(destination, port, _)| (destination, &port.id)).collect();
-        for item in obsolete {
-            let Some(port) = by_destination.get(&item.hop.destination) else { continue };
-            match ended.get(*port) {
-                Some(Ok(true)) => {
-                    item.changes.push(format!("allowed address pair {} removed from port {port}", item.hop.destination))
-                }
+        for (at, port, _) in wishes {
+            let Some(item) = obsolete.get_mut(at) else { continue };
+            let (pair, port) = (&item.hop.destination, &port.id);
+            match ended.get(port) {
+                Some(Ok(true)) => item.changes.push(format!("allowed address pair {pair} removed from port {port}")),
                 Some(Err(failure)) => {
-                    let what = format!("removing the allowed address pair {} from port {port}", item.hop.destination);
+                    let what = format!("removing the allowed address pair {pair} from port {port}");
                     item.failure = Some(failure.clone().context(what));
                 }
                 _ => {}
@@ -263,7 +279,7 @@ impl Work<'_> {
         let mut wishes = vec![];
         for (at, item) in wanted.iter_mut().enumerate() {
             let Some(entry) = item.open() else { continue };
-            match pairs::port_of(&self.ports, item.server.as_deref(), entry.hop, self.networks.as_deref()) {
+            match pairs::port_of(&self.ports, item.server.as_deref(), entry.hop, &self.networks) {
                 Ok(port) => wishes.push((at, port, entry.network)),
                 Err(failure) => {
                     item.failure = Some(failure.context(format_args!("port of route {}", item.hop.destination)))

@@ -16,27 +16,36 @@ pub(super) fn has_address(port: &Port, address: IpAddr) -> bool {
     port.fixed_ips.iter().any(|fixed| fixed.ip_address.parse() == Ok(address))
 }
 
-/// The port with an address: of the server, where that is known. Of several, the one on a network of the router.
+/// Ports with an address on one of these networks. Other networks have the same addresses, and the ports there are of others.
+pub(super) fn ports_at<'p>(ports: &'p [Port], hop: IpAddr, networks: &[String]) -> Vec<&'p Port> {
+    ports.iter().filter(|port| has_address(port, hop) && networks.contains(&port.network_id)).collect()
+}
+
+/// The port with an address: the only one of the server, where that is known; otherwise the one on a network of the router.
 pub(super) fn port_of<'p>(
     ports: &'p [Port],
     server: Option<&str>,
     hop: IpAddr,
-    networks: Option<&[String]>,
+    networks: &[String],
 ) -> Result<&'p Port, Failure> {
-    let is_it = |port: &&Port| {
-        has_address(port, hop)
-            && server.is_none_or(|server| port.device_id == server)
-            && networks.is_none_or(|networks| networks.contains(&port.network_id))
-    };
-    let mut fitting = ports.iter().filter(is_it);
-    let whose = server.map(|server| format!(" of server {server}")).unwrap_or_default();
-    match (fitting.next(), fitting.next()) {
-        (Some(port), None) => Ok(port),
-        (None, _) => Err(Failure::retry(format!("failed to find object: no port{whose} has the address {hop}"))),
-        (Some(one), Some(other)) => Err(Failure::retry(format!(
+    let is_its = |port: &&Port| server.is_none_or(|server| port.device_id == server);
+    if server.is_some() {
+        let mut own = ports.iter().filter(|port| has_address(port, hop)).filter(is_its);
+        if let (Some(port), None) = (own.next(), own.next()) {
+            return Ok(port);
+        }
+    }
+    let mut fitting = ports_at(ports, hop, networks);
+    fitting.retain(is_its);
+    let whose =
+        server.map_or_else(|| " on a network of the router".to_owned(), |server| format!(" of server {server}"));
+    match fitting[..] {
+        [port] => Ok(port),
+        [one, other, ..] => Err(Failure::retry(format!(
             "multiple results where only one expected: ports {} and {}{whose} have the address {hop}",
             one.id, other.id
         ))),
+        [] => Err(Failure::retry(format!("failed to find object: no port{whose} has the address {hop}"))),
     }
 }
 

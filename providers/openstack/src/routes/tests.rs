@@ -1,4 +1,5 @@
 mod listing;
+mod strangers;
 
 use ccm_sdk::routes::{Outcome, Wish};
 use ccm_sdk::testing::{FakeCloud, Reply, text};
@@ -85,6 +86,12 @@ fn ports_of(ports: &[String]) -> Reply {
     Reply::json(200, format!(r#"{{"ports": [{}]}}"#, ports.join(",")))
 }
 
+/// The router's own ports: it leads to these networks.
+fn led_to(networks: &[&str]) -> Reply {
+    let port = |network: &&str| format!(r#"{{"id": "own-{network}", "network_id": "{network}", "device_id": "r-1"}}"#);
+    ports_of(&networks.iter().map(port).collect::<Vec<_>>())
+}
+
 fn extensions(aliases: &[&str]) -> Reply {
     let aliases: Vec<String> = aliases.iter().map(|alias| format!(r#"{{"alias": "{alias}"}}"#)).collect();
     Reply::json(200, format!(r#"{{"extensions": [{}]}}"#, aliases.join(",")))
@@ -143,7 +150,8 @@ fn os_051_a_route_is_made_listed_and_removed() {
     let tagged = r#""wasm-ccm-route:kubernetes:10.244.1.0_24""#;
     let cloud = cloud.always(ROUTER, router_with(&[("10.244.1.0/24", "10.1.0.5")], tagged));
     assert_eq!(look(&[node()]), Ok(vec![("10.244.1.0/24".to_owned(), Some("a".to_owned()), State::InPlace)]));
-    let cloud = cloud.on(PORTS, ports_of(&[port(&["10.244.1.0/24"], 4)])).on(EXTENSIONS, atomic());
+    let cloud = cloud.on(PORTS, ports_of(&[port(&["10.244.1.0/24"], 4)])).on(PORTS, led_to(&["n-1"]));
+    let cloud = cloud.on(EXTENSIONS, atomic());
     let cloud =
         cloud.on(PAIRS, Reply::json(200, "{}")).on(REMOVE, Reply::json(200, "{}")).on(UNTAG, Reply::status(204));
     let changes = done(run(&[route("10.244.1.0/24", "10.1.0.5")], &[]));
@@ -151,8 +159,49 @@ fn os_051_a_route_is_made_listed_and_removed() {
         changes,
         ["allowed address pair 10.244.1.0/24 removed from port p-1", "route 10.244.1.0/24 via 10.1.0.5 removed"]
     );
-    assert_eq!(asked(&cloud)[6..], [ROUTER, PORTS, ROUTER, EXTENSIONS, PAIRS, REMOVE, UNTAG]);
+    assert_eq!(asked(&cloud)[6..], [ROUTER, PORTS, ROUTER, EXTENSIONS, PORTS, PAIRS, REMOVE, UNTAG]);
     assert_eq!(body_of(&cloud, PAIRS), r#"{"port":{"allowed_address_pairs":[]}}"#);
+}
+
+/// The address of a Node may be that of a port within the trunk of its server: in the cloud that port has no server.
+#[test]
+fn a_port_within_the_trunk_of_the_server_gets_the_pair() {
+    let sub = || port(&[], 3).replace("\"s-1\"", "\"\", \"device_owner\": \"trunk:subport\"");
+    let carrier = |sub: &str| {
+        port(&[], 1).replace("p-1", "p-0").replace("10.1.0.5", "10.9.0.5").replacen(
+            '{',
+            &format!(r#"{{"trunk_details": {{"sub_ports": [{{"port_id": "{sub}"}}]}}, "#),
+            1,
+        )
+    };
+    let cloud = fake()
+        .on(EXTENSIONS, atomic())
+        .on(PORTS, ports_of(&[sub()]))
+        .on(PORTS, ports_of(&[carrier("p-1")]))
+        .on(TAG, Reply::status(201))
+        .on(ROUTER, router_with(&[], ""))
+        .on(ADD, Reply::json(200, "{}"))
+        .on(PAIRS, Reply::json(200, "{}"));
+    let changes = done(run(&[], &[wish("10.244.1.0/24")]));
+    assert_eq!(changes[1], "allowed address pair 10.244.1.0/24 added to port p-1");
+    assert!(cloud.lines()[1].contains("device_id=s-1"), "{:?}", cloud.lines());
+    // A route whose pair is missing there is seen as well, and a port in the trunk of another server is left alone.
+    for (sub_port, state) in [("p-1", State::Incomplete), ("p-7", State::InPlace)] {
+        let _cloud = fake()
+            .on(ROUTER, router_with(&[("10.244.1.0/24", "10.1.0.5")], ""))
+            .on(PORTS, ports_of(&[sub()]))
+            .on(PORTS, ports_of(&[carrier(sub_port)]));
+        assert_eq!(look(&[node()]), Ok(vec![("10.244.1.0/24".to_owned(), Some("a".to_owned()), state)]));
+    }
+    let _cloud = fake()
+        .on(EXTENSIONS, atomic())
+        .on(PORTS, ports_of(&[sub()]))
+        .on(PORTS, ports_of(&[carrier("p-7")]))
+        .on(TAG, Reply::status(201))
+        .on(ROUTER, router_with(&[], ""))
+        .on(ADD, Reply::json(200, "{}"));
+    let failure = failed(run(&[], &[wish("10.244.1.0/24")]));
+    assert!(failure.message.contains("no port of server s-1 has the address 10.1.0.5"), "{}", failure.message);
 }
 
 #[test]
@@ -180,7 +229,7 @@ fn os_049_050_the_next_hop_is_the_first_internal_address_of_the_family() {
 }
 
 #[test]
-fn all_routes_of_a_change_are_one_request_each_way_and_one_for_the_ports() {
+fn all_routes_of_a_change_are_one_request_each_way_and_one_for_the_ports_and_one_for_the_routers() {
     let two = ["10.244.1.0/24", "10.244.2.0/24"];
     let other = port(&["10.244.8.0/24"], 1).replace("p-1", "p-2").replace("s-1", "s-2").replace("10.1.0.5", "10.1.0.6");
     let other_wish = Wish {
@@ -190,6 +239,7 @@ fn all_routes_of_a_change_are_one_request_each_way_and_one_for_the_ports() {
     };
     let cloud = fake()
         .on(PORTS, ports_of(&[port(&["10.244.9.0/24"], 3), other]))
+        .on(PORTS, led_to(&["n-1"]))
         .on(EXTENSIONS, atomic())
         .on(ROUTER, router_with(&[], OLD_TAG))
         .always("network PUT /ports/p-1", Reply::json(200, "{}"))
@@ -207,7 +257,7 @@ fn all_routes_of_a_change_are_one_request_each_way_and_one_for_the_ports() {
     assert!(outcomes.len() == 4 && outcomes.iter().all(|outcome| outcome.failure.is_none()), "{outcomes:?}");
     let asked = asked(&cloud);
     let count = |line: &str| asked.iter().filter(|other| other.as_str() == line).count();
-    assert_eq!((count(PORTS), count(REMOVE), count(ADD), count(REPLACE)), (1, 1, 1, 0), "{asked:?}");
+    assert_eq!((count(PORTS), count(REMOVE), count(ADD), count(REPLACE)), (2, 1, 1, 0), "{asked:?}");
     assert!(body_of(&cloud, ADD).contains("10.244.1.0/24") && body_of(&cloud, ADD).contains("10.244.2.0/24"));
     // Only what is there is taken off, one after the other: Neutron fails where a router gets several tags at once.
     assert_eq!(asked.iter().filter(|line| line.contains("DELETE")).count(), 1, "{asked:?}");
@@ -342,6 +392,7 @@ fn the_pair_of_a_node_that_is_gone_goes_with_its_route() {
     // Its server is there still, and the pod network may be another Node's tomorrow.
     let cloud = fake()
         .on(PORTS, ports_of(&[port(&["10.244.1.0/24", "192.168.0.0/24"], 3)]))
+        .on(PORTS, led_to(&["n-1"]))
         .on(EXTENSIONS, atomic())
         .on(ROUTER, router_with(&[], OLD_TAG))
         .on(PAIRS, Reply::json(200, "{}"))
@@ -364,6 +415,7 @@ fn the_pair_of_a_node_that_is_gone_goes_with_its_route() {
 fn a_pair_that_cannot_be_removed_keeps_its_route_so_that_it_is_tried_again() {
     let cloud = fake()
         .on(PORTS, ports_of(&[port(&["10.244.1.0/24"], 3)]))
+        .on(PORTS, led_to(&["n-1"]))
         .on(EXTENSIONS, atomic())
         .on(ROUTER, router_with(&[], OLD_TAG))
         .on(PAIRS, Reply::json(503, "{}"));
@@ -384,12 +436,11 @@ fn of_two_ports_with_one_address_the_servers_own_is_meant_or_the_one_on_a_networ
     done(run(&[], &[wish("10.244.1.0/24")]));
     assert!(!asked(&cloud).iter().any(|line| line.contains("p-2")));
     // Nobody says which server it was: the router has ports on its networks.
-    let own = r#"{"id": "p-9", "network_id": "n-2", "device_id": "r-1"}"#.to_owned();
     let cloud = fake()
         .on(PORTS, ports_of(&[port(&["10.244.1.0/24"], 3), other]))
         .on(EXTENSIONS, atomic())
         .on(ROUTER, router_with(&[], OLD_TAG))
-        .on(PORTS, ports_of(&[own]))
+        .on(PORTS, led_to(&["n-2"]))
         .on("network PUT /ports/p-2", Reply::json(200, "{}"))
         .on(REMOVE, Reply::json(200, "{}"))
         .on(UNTAG, Reply::status(204));

@@ -76,21 +76,6 @@ fn os_069_070_numbers_and_flags_that_are_none_are_as_if_they_were_not_there_and_
 }
 
 #[test]
-fn os_072_to_076_a_node_selector_is_one_of_kubernetes() {
-    for (case, text, expected) in [
-        ("os_072", "k1=v1,k2=v2", "k1=v1,k2=v2"),
-        ("os_073", "k1=v1,k2=v2=true", "k1=v1,k2=v2=true"),
-        ("os_074", "k1,k2", "k1,k2"),
-        ("os_075", " k1=v1, k2 ", "k1=v1,k2"),
-        ("os_076", "k3=v3,=emptykey", "k3=v3,=emptykey"),
-        ("os_077", "", ""),
-        ("a value of nothing is a label that is there", "k1=,k2", "k1,k2"),
-    ] {
-        assert_eq!(selector(text), expected, "{case}");
-    }
-}
-
-#[test]
 fn os_083_the_proxy_protocol_has_two_versions() {
     for (case, value, expected) in [
         ("os_083", Some("false"), None),
@@ -114,6 +99,7 @@ fn what_cannot_be_is_told_all_at_once_with_field_and_what_is_allowed() {
         (names::PROXY_PROTOCOL, "true"),
         (names::X_FORWARDED_FOR, "true"),
         (names::CLASS, "dnz"),
+        (names::MONITOR, "true"),
         (names::MONITOR_MAX_RETRIES, "0"),
         (names::TIMEOUT_CLIENT_DATA, "-1"),
         (names::SOURCE_RANGES, "10.0.0.0/8,everybody"),
@@ -244,5 +230,114 @@ fn os_214_an_internal_configuration_wins_and_says_so() {
             told,
             "{case}"
         );
+    }
+}
+
+#[test]
+fn a_value_that_has_no_effect_is_told_and_refuses_nothing() {
+    let mut ovn = config();
+    ovn.balancers.provider = "ovn".to_owned();
+    let v6 = |annotations: &[(&str, &str)]| Service {
+        ip_families: vec![IpFamily::Ipv6],
+        source_ranges: vec!["10.0.0.0/8".to_owned()],
+        ..service(annotations)
+    };
+    for (case, config, service, told) in [
+        ("not watched", config(), service(&[(names::MONITOR_DELAY, "0")]), field(names::MONITOR_DELAY)),
+        (
+            "not watched",
+            config(),
+            service(&[(names::MONITOR, "false"), (names::MONITOR_MAX_RETRIES, "11")]),
+            field(names::MONITOR_MAX_RETRIES),
+        ),
+        ("ovn", ovn.clone(), service(&[(names::TIMEOUT_CLIENT_DATA, "-1")]), field(names::TIMEOUT_CLIENT_DATA)),
+        ("ovn", ovn.clone(), service(&[(names::TIMEOUT_TCP_INSPECT, "5")]), field(names::TIMEOUT_TCP_INSPECT)),
+        ("ovn", ovn.clone(), service(&[(names::FLAVOR, "f")]), field(names::FLAVOR)),
+        ("ovn keeps nobody out", ovn.clone(), v6(&[]), "spec.loadBalancerSourceRanges".to_owned()),
+    ] {
+        let found = problems(&config, &service);
+        assert!(found.iter().all(|problem| !problem.fatal), "{case}: {found:?}");
+        assert!(found.iter().any(|problem| problem.field == told), "{case}: {found:?}");
+    }
+    ovn.balancers.manages_security_groups = true;
+    assert!(problems(&ovn, &v6(&[])).iter().any(|problem| problem.fatal), "the security group keeps everybody out");
+}
+
+#[test]
+fn of_two_families_the_one_that_is_not_served_is_named() {
+    for (families, served, other) in [
+        ([IpFamily::Ipv4, IpFamily::Ipv6], "serves IPv4 alone", "clients of IPv6 do not"),
+        ([IpFamily::Ipv6, IpFamily::Ipv4], "serves IPv6 alone", "clients of IPv4 do not"),
+    ] {
+        let dual = Service { ip_families: families.to_vec(), ..service(&[]) };
+        let found = problems(&config(), &dual);
+        let told = found.iter().find(|problem| problem.field == "spec.ipFamilies").expect("told");
+        assert!(!told.fatal && told.message.contains(served) && told.message.contains(other), "{}", told.message);
+    }
+}
+
+/// Clients would have sent in plain text what they mean to be secret.
+#[test]
+fn tls_that_nothing_can_end_is_refused_and_never_balanced_in_plain_text() {
+    let mut config = config();
+    let tls = (names::TLS_CONTAINER, "https://kms/v1/containers/c-1");
+    for (provider, configured, annotations, fatal) in [
+        ("ovn", "", vec![tls], true),
+        ("ovn", "https://kms/v1/containers/c-2", vec![], true),
+        ("ovn", "https://kms/v1/containers/c-2", vec![(names::TLS_CONTAINER, "")], false),
+        ("ovn", "", vec![], false),
+        ("amphora", "", vec![tls], false),
+    ] {
+        config.balancers.provider = provider.to_owned();
+        config.balancers.tls_container = configured.to_owned();
+        let mut service = service(&annotations);
+        let found = problems(&config, &service);
+        let refused: Vec<_> = found.iter().filter(|problem| problem.fatal).collect();
+        assert_eq!(refused.len(), usize::from(fatal), "{provider} {configured:?} {annotations:?}");
+        assert!(refused.iter().all(|problem| problem.field == field(names::TLS_CONTAINER)), "{refused:?}");
+        let asks = if annotations.is_empty() { "default-tls-container-ref" } else { "annotation" };
+        assert!(refused.iter().all(|problem| problem.message.starts_with(asks)), "{refused:?}");
+        // Nothing ends TLS on a port of UDP, whoever balances it.
+        service.ports[0].protocol = Protocol::Udp;
+        assert!(!problems(&config, &service).iter().any(|problem| problem.fatal), "{provider} {annotations:?}");
+    }
+}
+
+#[test]
+fn an_option_of_http_that_has_no_effect_is_told() {
+    let tls = (names::TLS_CONTAINER, "https://kms/v1/containers/c-1");
+    let forwards = (names::X_FORWARDED_FOR, "true");
+    for (provider, annotation, protocol, expected) in [
+        ("ovn", forwards, Protocol::Tcp, Some("has no effect")),
+        ("amphora", forwards, Protocol::Udp, Some("for TCP ports only")),
+        ("amphora", tls, Protocol::Udp, Some("for TCP ports only")),
+        ("amphora", forwards, Protocol::Tcp, None),
+        ("amphora", tls, Protocol::Tcp, None),
+    ] {
+        let mut config = config();
+        config.balancers.provider = provider.to_owned();
+        let mut service = service(&[annotation]);
+        service.ports[0].protocol = protocol;
+        let found: Vec<_> = problems(&config, &service).into_iter().map(|problem| problem.message).collect();
+        assert_eq!(found.len(), usize::from(expected.is_some()), "{found:?}");
+        assert!(expected.is_none_or(|expected| found[0].contains(expected)), "{found:?}");
+    }
+}
+
+#[test]
+fn a_value_of_the_configuration_that_no_monitor_could_have_is_refused_where_it_is_used() {
+    let mut config = config();
+    config.balancers.monitor.max_retries = 0;
+    let on = (names::MONITOR, "true");
+    for (annotations, fatal) in [
+        (vec![], None),
+        (vec![(names::MONITOR, "false")], None),
+        (vec![on], Some(field(names::MONITOR_MAX_RETRIES))),
+        (vec![on, (names::MONITOR_MAX_RETRIES, "2")], None),
+    ] {
+        let problems = problems(&config, &service(&annotations));
+        let found = problems.iter().find(|problem| problem.fatal);
+        assert_eq!(found.map(|problem| problem.field.clone()), fatal, "{annotations:?}");
+        assert!(found.is_none_or(|problem| problem.message.starts_with("monitor-max-retries in [LoadBalancer] is 0")));
     }
 }

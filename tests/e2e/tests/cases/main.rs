@@ -57,7 +57,8 @@ const DIGITALOCEAN: Catalogue = Catalogue {
     cites: &[("T", 45), ("QUIRK-", 36), ("D", 15)],
 };
 
-/// Section 9 of the description of the manager for OpenStack; sections, quirks of appendix C.
+/// Section 9 of the description of the manager for OpenStack; quirks of appendix C, and recommendations that have numbers. A section alone
+/// is no reason: it says what that manager does, and not why anybody should do something else.
 const OPENSTACK: Catalogue = Catalogue {
     file: "cases/openstack",
     title: "OpenStack: cases of the Go manager's tests, and ours",
@@ -65,7 +66,7 @@ const OPENSTACK: Catalogue = Catalogue {
     cases: 1..=215,
     words: &["os"],
     field: None,
-    cites: &[("Q", 52), ("§", 11), ("QUIRK-", 36)],
+    cites: &[("Q", 52), ("R0.3.", 3), ("R7.13.", 9), ("RD.", 7), ("QUIRK-", 36)],
 };
 
 /// Rooms with tests.
@@ -322,5 +323,15 @@ fn a_deviation_cites_what_it_deviates_from() {
         ("case 7", false, false),
     ] {
         assert_eq!((cites(&DIGITALOCEAN, why), cites(&FRAMEWORK, why)), (digitalocean, framework), "{why}");
+    }
+    for (why, openstack) in [
+        ("it has a decision (Q27)", true),
+        ("it is recommended (R7.13.5)", true),
+        ("it is recommended (RD.3, QUIRK-10)", true),
+        ("there is no such number (Q53, R7.13.10, R0.3.4, RD.8, R7.13, RD)", false),
+        ("a section is no decision (§11)", false),
+        ("a section is no recommendation (R10, R7.3.1)", false),
+    ] {
+        assert_eq!(cites(&OPENSTACK, why), openstack, "{why}");
     }
 }

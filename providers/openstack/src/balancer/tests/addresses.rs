@@ -39,12 +39,21 @@ fn os_108_to_111_the_status_is_a_host_name_or_an_address_with_its_mode() {
 #[test]
 fn os_210_one_that_becomes_internal_gives_its_floating_ip_back_or_lets_go_of_it() {
     let mine = with(floating(), json!({ "description": "mine" }));
+    let of = |whose: &str| {
+        with(
+            floating(),
+            json!({ "description": format!("Floating IP for Kubernetes external service default/{whose}") }),
+        )
+    };
     let gone = "network DELETE /floatingips/fip-1";
     let detached = json!({ "floatingip": { "port_id": null } });
     for (case, floating, annotations, line, body) in [
         ("os_210", mine, vec![], PUT, detached.clone()),
         ("os_210", floating(), vec![(names::KEEP_FLOATING_IP, "true")], PUT, detached),
         ("one that was made for it", floating(), vec![], gone, Value::Null),
+        ("one of the Go manager", of("test from cluster kubernetes"), vec![], gone, Value::Null),
+        ("os_210", of("other from cluster kubernetes"), vec![], PUT, json!({ "floatingip": { "port_id": null } })),
+        ("os_210", of("test from cluster b"), vec![], PUT, json!({ "floatingip": { "port_id": null } })),
     ] {
         let cloud = lists(&[&[floating]]).on(line, Reply::json(200, "{}"));
         let done = run(&settled(&[&annotations[..], &[(names::INTERNAL, "true")]].concat()));
@@ -91,6 +100,77 @@ fn the_address_that_the_service_had_comes_back_with_a_new_load_balancer() {
     let cloud = lists(&[&[], &[free]]).on(PUT, Reply::json(200, "{}"));
     assert_eq!(ips(&run(&settled(&[]))), ["203.0.113.7"]);
     assert_eq!(written(&cloud), [PUT]);
+}
+
+/// What it publishes does not say which address it had.
+#[test]
+fn a_service_that_is_published_by_a_host_name_keeps_its_floating_ip_with_a_new_load_balancer() {
+    let free = with(floating(), json!({ "port_id": null }));
+    let other = with(free.clone(), json!({ "id": "fip-2", "floating_ip_address": "203.0.113.8" }));
+    let attached = [(PUT.to_owned(), json!({ "floatingip": { "port_id": "port-1" } }))];
+    let named = |name: &str, annotations: &[(&str, &str)]| Service {
+        ingress: vec![Ingress::hostname(name)],
+        ..settled(&[annotations, &[(names::HOSTNAME, "web.example.com")]].concat())
+    };
+    let without_address = |mut service: Service| {
+        service.annotations.retain(|(name, _)| name != names::ADDRESS);
+        service
+    };
+    let mut noted = without_address(named("web.example.com", &[]));
+    noted.annotations.push((names::ADDRESS.to_owned(), "10.1.0.100".to_owned()));
+    for (case, service, by, found) in [
+        (
+            "by the address that was noted",
+            named("web.example.com", &[]),
+            "floating_ip_address=203.0.113.7",
+            vec![vec![], vec![free.clone()]],
+        ),
+        (
+            "by the address in the name",
+            without_address(named("203.0.113.7.nip.io", &[])),
+            "floating_ip_address=203.0.113.7",
+            vec![vec![], vec![free.clone()]],
+        ),
+        (
+            "by its description",
+            without_address(named("web.example.com", &[])),
+            "description=",
+            vec![vec![], vec![with(other.clone(), json!({ "port_id": "port-9" })), free.clone()]],
+        ),
+        (
+            "by its description, where the load balancer's own address was noted meanwhile",
+            noted,
+            "description=",
+            vec![vec![], vec![free]],
+        ),
+    ] {
+        let lists_of: Vec<&[Value]> = found.iter().map(Vec::as_slice).collect();
+        let cloud = lists(&lists_of).on(PUT, Reply::json(200, "{}"));
+        assert_eq!(run(&service).outcome.failure, None, "{case}");
+        assert_eq!(writes(&cloud), attached, "{case}");
+        let asked: Vec<_> = cloud.lines().into_iter().filter(|line| line.starts_with(FLOATING)).collect();
+        assert!(asked.len() == 2 && asked[1].contains(by), "{case}: {asked:?}");
+    }
+    // One of a namesake in another cluster is not taken.
+    let namesakes = with(
+        other,
+        json!({ "description": "Floating IP for Kubernetes external service default/test from cluster kubernetes (UID uid-2)" }),
+    );
+    let cloud = lists(&[&[], &[namesakes]]).on(MAKE, Reply::json(201, json!({ "floatingip": floating() }).to_string()));
+    run(&without_address(named("web.example.com", &[])));
+    assert_eq!(written(&cloud), [MAKE]);
+}
+
+#[test]
+fn the_address_of_before_stays_noted_while_a_new_load_balancer_is_made() {
+    let made = with(balancer(), json!({ "provisioning_status": "PENDING_CREATE" }));
+    let cloud = FakeCloud::new()
+        .with_credential("session-token")
+        .always(LIST, many("loadbalancers", &[]))
+        .on(POST, Reply::json(201, json!({ "loadbalancer": made }).to_string()));
+    let done = run(&service(&[(names::ADDRESS, "203.0.113.7")]));
+    assert_eq!((annotated(&done, names::ID), annotated(&done, names::ADDRESS)), (Some("lb-1"), None));
+    assert_eq!(written(&cloud), [POST]);
 }
 
 #[test]

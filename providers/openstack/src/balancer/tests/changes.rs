@@ -148,6 +148,27 @@ fn os_177_196_another_protocol_on_a_port_goes_before_the_new_one_comes() {
 }
 
 #[test]
+fn os_178_a_port_of_another_protocol_comes_beside_the_one_that_there_is() {
+    let free = json!({ "id": "pool-2", "name": format!("pool_1_{NAME}"), "protocol": "UDP", "listeners": [] });
+    let make = "load-balancer POST /lbaas/listeners";
+    let members = [1, 2].map(|number| with(member(number), json!({ "protocol_port": 30_001 })));
+    let cloud = cloud_of(&balancer(), &[listener()], &[pool(), with(pool(), free)], &[member(1), member(2)])
+        .on("load-balancer GET /lbaas/pools/pool-2/members", many("members", &members))
+        .on(make, Reply::json(201, "{}"));
+    let mut service = settled(&[]);
+    let udp = ccm_sdk::types::ServicePort { protocol: ccm_sdk::types::Protocol::Udp, ..port(80, 30_001) };
+    service.ports.push(udp);
+    assert_eq!(reaction(&run(&service)), Reaction::Pending);
+    let all = writes(&cloud);
+    assert_eq!(all.len(), 1, "os_178: {all:?}");
+    let listener = &all[0].1["listener"];
+    assert_eq!(
+        (all[0].0.as_str(), &listener["protocol"], &listener["protocol_port"]),
+        (make, &json!("UDP"), &json!(80))
+    );
+}
+
+#[test]
 fn os_197_other_tags_of_a_listener_stay() {
     let cloud = cloud_of(
         &balancer(),
@@ -300,6 +321,27 @@ fn members_follow_although_the_rest_cannot_be() {
         assert_eq!(written(&cloud), [MEMBERS]);
         assert!(done.outcome.failure.is_none_or(|failure| failure.reaction == Reaction::Invalid));
     }
+}
+
+/// The configuration has no such class any more: which subnet its members are in, nobody says.
+#[test]
+fn new_members_of_a_service_that_is_refused_come_to_the_subnet_of_the_others() {
+    let there = with(member(1), json!({ "subnet_id": "subnet-of-the-class" }));
+    let service = settled(&[(names::CLASS, "removed")]);
+    let calls: [&dyn Fn() -> Done; 2] = [&|| run(&service), &|| update_backends(&usual(), &host(), &service, &nodes())];
+    for call in calls {
+        let cloud =
+            cloud_of(&balancer(), &[listener()], &[pool()], std::slice::from_ref(&there)).on(MEMBERS, accepted());
+        assert_eq!(reaction(&call()), Reaction::Pending);
+        let (_, body) = writes(&cloud).remove(0);
+        let subnets: Vec<_> =
+            body["members"].as_array().expect("members").iter().map(|member| member["subnet_id"].clone()).collect();
+        assert_eq!(subnets, ["subnet-of-the-class"; 2]);
+    }
+    // Nothing is asked for where nothing changes.
+    let cloud = whole();
+    update_backends(&usual(), &host(), &service, &nodes());
+    assert!(!cloud.lines().iter().any(|line| line.contains("/members")), "{:?}", cloud.lines());
 }
 
 /// With members alone to change, the Go manager failed for ever.

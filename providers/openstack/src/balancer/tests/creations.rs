@@ -62,15 +62,22 @@ fn os_152_once_it_is_there_it_is_compared_once_and_has_a_floating_ip() {
         .always(POOLS, many("pools", &[pool()]))
         .always(TREE, tree(&[listener()], &[member(1), member(2)]))
         .always(FLOATING, many("floatingips", &[]))
+        .always("network GET /security-groups", many("security_groups", &[]))
         .on("network POST /floatingips", Reply::json(201, json!({ "floatingip": floating() }).to_string()));
     assert_eq!(reaction(&run(&service)), Reaction::Pending);
     assert_eq!(cloud.lines().len(), 4, "a call that waits costs one request");
     let done = run(&service);
     assert_eq!(ips(&done), ["203.0.113.7"], "{:?}", done.outcome);
-    assert_eq!(cloud.lines().len(), 4 + 6);
+    assert_eq!(cloud.lines().len(), 4 + 7, "with a look for a security group that is not managed any more");
     assert_eq!(written(&cloud), [POST, "network POST /floatingips"]);
     let (_, body) = &writes(&cloud)[1];
     assert_eq!(body["floatingip"]["port_id"], "port-1");
+    // It goes with the Service.
+    let gone = ["network DELETE /floatingips/fip-1", "load-balancer DELETE /lbaas/loadbalancers/lb-1"];
+    let cloud = gone.iter().fold(cloud, |cloud, line| cloud.on(line, Reply::status(204)));
+    let cloud = cloud.on(FLOATING, many("floatingips", &[floating()]));
+    delete(&usual(), &host(), &service);
+    assert_eq!(written(&cloud)[2..], gone, "os_152");
 }
 
 /// A second one was made when the answer to the first request was lost.
@@ -87,6 +94,7 @@ fn a_request_without_an_answer_is_not_sent_again_before_what_it_made_can_show() 
         .always(LISTENERS, many("listeners", &[listener()]))
         .always(POOLS, many("pools", &[pool()]))
         .always("load-balancer GET /lbaas/pools/pool-1/members", many("members", &[member(1), member(2)]))
+        .always("network GET /security-groups", many("security_groups", &[]))
         .always(FLOATING, many("floatingips", &[floating()]));
     let done = run(&service(&[]));
     assert_eq!((ips(&done), annotated(&done, names::ID)), (vec!["203.0.113.7"], Some("lb-1")));
@@ -99,6 +107,72 @@ fn one_that_certainly_did_not_arrive_is_sent_again() {
     assert_eq!(reaction(&run(&service(&[]))), Reaction::Retry);
     assert_eq!(reaction(&run(&service(&[]))), Reaction::Pending);
     assert_eq!(written(&cloud), [POST, POST]);
+}
+
+#[test]
+fn os_178_the_same_port_of_two_protocols_is_two_listeners_in_one_request() {
+    let cloud = empty().on(POST, made());
+    let mut service = service(&[]);
+    let udp = ccm_sdk::types::ServicePort { protocol: ccm_sdk::types::Protocol::Udp, ..port(80, 30_001) };
+    service.ports.push(udp);
+    run(&service);
+    let (_, body) = &writes(&cloud)[0];
+    let found: Vec<_> = body["loadbalancer"]["listeners"]
+        .as_array()
+        .expect("listeners")
+        .iter()
+        .map(|listener| {
+            let pool = &listener["default_pool"];
+            (
+                listener["protocol"].clone(),
+                listener["protocol_port"].clone(),
+                pool["members"][0]["protocol_port"].clone(),
+            )
+        })
+        .collect();
+    assert_eq!(found, [(json!("TCP"), json!(80), json!(30_000)), (json!("UDP"), json!(80), json!(30_001))], "os_178");
+}
+
+/// What Octavia is told; that it does so is seen where packets reach members.
+#[test]
+fn os_153_members_see_the_address_of_the_client_in_a_header() {
+    let cloud = empty().on(POST, made());
+    run(&service(&[(names::X_FORWARDED_FOR, "true")]));
+    let (_, body) = &writes(&cloud)[0];
+    let listener = &body["loadbalancer"]["listeners"][0];
+    assert_eq!(
+        (&listener["protocol"], &listener["insert_headers"], &listener["default_pool"]["protocol"]),
+        (&json!("HTTP"), &json!({ "X-Forwarded-For": "true" }), &json!("HTTP")),
+        "os_153"
+    );
+}
+
+#[test]
+fn os_071_a_service_without_any_annotation_gets_its_first_ones() {
+    let _cloud = empty().on(POST, made());
+    let service = service(&[]);
+    assert_eq!(service.annotations, vec![]);
+    let some = |name: &str, value: &str| (name.to_owned(), Some(value.to_owned()));
+    assert_eq!(
+        run(&service).outcome.annotations,
+        [some(names::ID, "lb-1"), some(names::ADDRESS, "10.1.0.100")],
+        "os_071"
+    );
+}
+
+/// No version is asked for, so that none can be unknown.
+#[test]
+fn os_209_a_question_that_fails_once_takes_nothing_off_and_is_asked_again() {
+    let narrow = with(listener(), json!({ "allowed_cidrs": ["10.0.0.0/8"], "timeout_client_data": 7 }));
+    let cloud = cloud_of(&balancer(), &[narrow], &[pool()], &[member(1), member(2)]).on(LISTENERS, Reply::status(503));
+    let mut service = settled(&[(names::TIMEOUT_CLIENT_DATA, "7")]);
+    service.source_ranges = vec!["10.0.0.0/8".to_owned()];
+    assert_eq!((reaction(&run(&service)), written(&cloud)), (Reaction::Retry, vec![]), "os_209");
+    later(&cloud);
+    assert_eq!((ips(&run(&service)), written(&cloud)), (vec!["203.0.113.7"], vec![]), "os_209");
+    assert!(
+        !cloud.lines().iter().any(|line| line.starts_with("load-balancer GET / ") || *line == "load-balancer GET /")
+    );
 }
 
 #[test]
@@ -152,6 +226,30 @@ fn one_that_takes_no_tree_is_made_bare() {
     let cloud = empty().on(POST, made());
     ensure(&config, &host(), &service(&[]), &nodes());
     assert_eq!(writes(&cloud)[0].1["loadbalancer"].get("listeners"), None);
+}
+
+#[test]
+fn a_provider_that_nobody_names_is_for_octavia_to_choose() {
+    let mut config = usual();
+    config.balancers.provider.clear();
+    let cloud = empty().on(POST, made());
+    ensure(&config, &host(), &service(&[]), &nodes());
+    assert_eq!(writes(&cloud)[0].1["loadbalancer"].get("provider"), None);
+}
+
+/// The address of a Node may be that of a port within the trunk of its server.
+#[test]
+fn the_subnet_of_a_node_is_also_found_within_its_trunk() {
+    let mut config = usual();
+    config.balancers.place.subnet.clear();
+    let trunk = json!({ "id": "p", "device_id": "server-1", "trunk_details": { "sub_ports": [{ "port_id": "sub" }] } });
+    let sub = json!({ "id": "sub", "fixed_ips": [{ "subnet_id": "subnet-9", "ip_address": "10.1.0.1" }] });
+    let cloud = empty()
+        .on("network GET /ports", many("ports", &[trunk]))
+        .on("network GET /ports", many("ports", &[sub]))
+        .on(POST, made());
+    ensure(&config, &host(), &service(&[]), &nodes());
+    assert_eq!(writes(&cloud)[0].1["loadbalancer"]["vip_subnet_id"], "subnet-9");
 }
 
 #[test]

@@ -84,6 +84,70 @@ fn os_184_a_floating_ip_of_somebody_else_or_to_be_kept_is_not_deleted() {
     }
 }
 
+/// The Go manager's floating IPs have no UID.
+#[test]
+fn what_the_go_manager_left_goes_where_the_service_had_its_address() {
+    let go = "Floating IP for Kubernetes external service default/test from cluster kubernetes";
+    let left = |changes: Value| with(with(floating(), json!({ "description": go, "port_id": null })), changes);
+    for (case, floating, service, expected) in [
+        ("it was its address", left(json!({})), settled(&[]), vec![RELEASE]),
+        ("it is to be kept", left(json!({})), settled(&[(names::KEEP_FLOATING_IP, "true")]), vec![]),
+        ("it is on a port", left(json!({ "port_id": "port-9" })), settled(&[]), vec![]),
+        ("it may be a namesake's", left(json!({ "floating_ip_address": "203.0.113.8" })), settled(&[]), vec![]),
+    ] {
+        let is_told = case == "it may be a namesake's";
+        let cloud = FakeCloud::new()
+            .with_credential("session-token")
+            .always(GET, not_found())
+            .always(LIST, many("loadbalancers", &[]))
+            .always(FLOATING, many("floatingips", &[floating]))
+            .always("network GET /security-groups", many("security_groups", &[]))
+            .on(RELEASE, Reply::status(204));
+        let done = delete(&service);
+        assert_eq!((done.outcome.failure.is_none(), written(&cloud)), (true, own(&expected)), "{case}");
+        let told: Vec<_> = done.warnings.iter().map(|(reason, _)| *reason).collect();
+        assert_eq!(told, if is_told { vec!["LoadBalancerNotDeleted"] } else { vec![] }, "{case}");
+        let asked = cloud.lines().iter().any(|line| {
+            line.contains("from%20cluster%20kubernetes%20%28UID%20uid-test%29&")
+                && line.contains("from%20cluster%20kubernetes&")
+        });
+        assert!(asked || service.annotation(names::KEEP_FLOATING_IP).is_some(), "{:?}", cloud.lines());
+    }
+}
+
+fn own(lines: &[&str]) -> Vec<String> {
+    lines.iter().map(|&line| line.to_owned()).collect()
+}
+
+/// The Go manager deletes all that any manager of any cluster has made.
+#[test]
+fn os_184_what_was_made_for_another_service_or_another_cluster_is_not_deleted() {
+    let start = "Floating IP for Kubernetes external service";
+    let a = "kube_service_kubernetes_default_a";
+    let of = |description: &str| with(floating(), json!({ "description": description }));
+    let heir = with(balancer(), json!({ "name": a }));
+    for (case, balancer, description, goes) in [
+        ("of the Go manager", balancer(), format!("{start} default/test from cluster kubernetes"), true),
+        ("os_184 of another Service", balancer(), format!("{start} default/a from cluster kubernetes"), false),
+        ("os_184 of another cluster", balancer(), format!("{start} default/test from cluster b"), false),
+        ("os_184 of a namesake", balancer(), format!("{start} default/test from cluster kubernetes (UID u)"), false),
+        ("os_184 of people", balancer(), format!("{start}, mine"), false),
+        (
+            "of the owner that has gone",
+            heir.clone(),
+            format!("{start} default/a from cluster kubernetes (UID u)"),
+            true,
+        ),
+        ("os_184 of a third Service", heir, format!("{start} default/b from cluster kubernetes"), false),
+    ] {
+        let cloud = gone(cloud_of(&balancer, &[listener()], &[pool()], &[]))
+            .on(FLOATING, many("floatingips", &[of(&description)]));
+        delete(&settled(&[]));
+        let expected = if goes { vec![RELEASE, DELETE] } else { vec![DELETE] };
+        assert_eq!(written(&cloud), own(&expected), "{case}");
+    }
+}
+
 #[test]
 fn os_159_162_194_who_leaves_a_shared_one_takes_its_listeners_and_its_tags() {
     let a = "kube_service_kubernetes_default_a";
@@ -119,6 +183,61 @@ fn os_159_162_194_who_leaves_a_shared_one_takes_its_listeners_and_its_tags() {
         assert!(!all.iter().any(|(line, _)| line.contains("-9") || line == DELETE), "{case}: {all:?}");
         assert_eq!(all.len(), listeners.len().min(2) + 2, "{case}: {all:?}");
     }
+    // The last one takes all along, with what was made for the owner that has gone.
+    let heir = with(balancer(), json!({ "name": a }));
+    let of_owner = "Floating IP for Kubernetes external service default/a from cluster kubernetes (UID uid-a)";
+    let cloud = gone(cloud_of(&heir, &[listener()], &[pool()], &[]))
+        .on(FLOATING, many("floatingips", &[with(floating(), json!({ "description": of_owner }))]));
+    delete(&settled(&[]));
+    assert_eq!(written(&cloud), [RELEASE, DELETE], "os_162");
+}
+
+/// The Go manager takes off its own tag alone when a Service leaves.
+#[test]
+fn a_uid_that_a_service_left_behind_keeps_no_load_balancer() {
+    let left = "kubernetes.io/service-uid/left";
+    let a = "kube_service_kubernetes_default_a";
+    let of = |tags: &[&str]| with(listener(), json!({ "id": "listener-9", "tags": tags, "default_pool_id": "pool-9" }));
+    for (case, tags, listeners, goes) in [
+        ("nothing of it is left", vec![NAME, UID, left], vec![listener()], true),
+        ("a name stands beside it", vec![NAME, UID, left, a], vec![listener()], false),
+        ("a listener has it", vec![NAME, UID, left], vec![listener(), of(&[a, left])], false),
+        ("a listener of a namesake", vec![NAME, UID, left], vec![listener(), of(&[NAME, left])], false),
+        ("a listener of the Go manager", vec![NAME, UID, left], vec![listener(), of(&[a])], false),
+    ] {
+        let balancer = with(balancer(), json!({ "tags": tags }));
+        let cloud = gone(cloud_of(&balancer, &listeners, &[pool()], &[]))
+            .on("load-balancer DELETE /lbaas/listeners/listener-1", Reply::status(204));
+        assert_eq!(reaction(&delete(&settled(&[]))), Reaction::Pending, "{case}");
+        assert_eq!(written(&cloud).contains(&DELETE.to_owned()), goes, "{case}: {:?}", written(&cloud));
+        // Nor does it keep one in ERROR from being made anew.
+        let broken = with(balancer, json!({ "provisioning_status": "ERROR" }));
+        let cloud = gone(cloud_of(&broken, &listeners, &[pool()], &[]));
+        run(&settled(&[(names::RECREATE, "true")]));
+        assert_eq!(written(&cloud), if goes { vec![DELETE] } else { vec![] }, "{case}");
+    }
+}
+
+#[test]
+fn one_that_only_its_name_leads_to_stays_and_is_named_with_the_way_out() {
+    let unmarked = with(balancer(), json!({ "tags": [NAME] }));
+    let cloud = || {
+        whole().on(LIST, many("loadbalancers", &[])).on(LIST, many("loadbalancers", std::slice::from_ref(&unmarked)))
+    };
+    let elsewhere = Service { ingress: vec![Ingress::ip("203.0.113.99")], ..service(&[]) };
+    for (case, service) in [("without a status", service(&[])), ("with another address", elsewhere)] {
+        let cloud = cloud();
+        let done = delete(&service);
+        assert_eq!((done.outcome.failure.clone(), written(&cloud)), (None, vec![]), "{case}");
+        let [(reason, message)] = &done.warnings[..] else { panic!("{case}: {:?}", done.warnings) };
+        assert_eq!(*reason, "LoadBalancerNotDeleted", "{case}");
+        assert!(message.contains("openstack loadbalancer delete --cascade lb-1"), "{case}: {message}");
+    }
+    // One that the address leads to goes, and its ID is noted: without the floating IP nothing would lead there again.
+    let cloud = gone(cloud());
+    let done = delete(&Service { ingress: vec![Ingress::ip("203.0.113.7")], ..service(&[]) });
+    assert_eq!(written(&cloud), [RELEASE, DELETE]);
+    assert_eq!((reaction(&done), annotated(&done, names::ID)), (Reaction::Pending, Some("lb-1")));
 }
 
 #[test]
@@ -149,5 +268,26 @@ fn one_that_is_given_up_has_neither_name_nor_tags_afterwards() {
     let released = with(balancer(), json!({ "name": "released-lb-1", "tags": [] }));
     let cloud = cloud_of(&released, &[with(listener(), json!({ "tags": [] }))], &[pool()], &[]);
     assert_eq!(orphan(&usual(), &host(), &settled(&[])).outcome.failure, None);
+    assert_eq!(written(&cloud), Vec::<String>::new());
+}
+
+/// The Go manager notes no ID where it fails on the way.
+#[test]
+fn one_that_only_the_address_leads_to_is_given_up_too() {
+    let last = "load-balancer PUT /lbaas/loadbalancers/lb-1";
+    let unmarked = with(balancer(), json!({ "tags": [NAME] }));
+    let lists = |unmarked: &[Value]| {
+        cloud_of(&balancer(), &[], &[], &[])
+            .on(LIST, many("loadbalancers", &[]))
+            .on(LIST, many("loadbalancers", unmarked))
+            .on(last, Reply::json(200, "{}"))
+    };
+    let published = |address: &str| Service { ingress: vec![Ingress::ip(address)], ..service(&[]) };
+    let cloud = lists(std::slice::from_ref(&unmarked));
+    assert_eq!(reaction(&orphan(&usual(), &host(), &published("203.0.113.7"))), Reaction::Pending);
+    assert_eq!(writes(&cloud)[0].1["loadbalancer"], json!({ "name": "released-lb-1", "tags": [] }));
+    // One of a namesake in another cluster is not.
+    let cloud = lists(&[unmarked]);
+    assert_eq!(orphan(&usual(), &host(), &published("203.0.113.99")).outcome.failure, None);
     assert_eq!(written(&cloud), Vec::<String>::new());
 }

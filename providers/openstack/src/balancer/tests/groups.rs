@@ -6,7 +6,7 @@ use crate::api::groups::{NewRule, Rule};
 const NAME_OF_GROUP: &str = "lb-sg-uid-test-default-test";
 const RULES: &str = "network POST /security-group-rules";
 
-fn managed() -> Config {
+pub(super) fn managed() -> Config {
     let mut config = usual();
     config.balancers.manages_security_groups = true;
     config
@@ -69,17 +69,17 @@ fn os_145_to_151_rules_that_are_missing_are_made_and_others_go() {
     }
 }
 
-fn group(rules: &Value) -> Value {
+pub(super) fn group(rules: &Value) -> Value {
     json!({ "id": "sg-1", "name": NAME_OF_GROUP, "security_group_rules": rules })
 }
 
-fn good_rule() -> Value {
+pub(super) fn good_rule() -> Value {
     json!({ "id": "r-1", "direction": "ingress", "ethertype": "IPv4", "protocol": "tcp", "port_range_min": 30000,
             "port_range_max": 30000, "remote_ip_prefix": "10.1.0.0/24" })
 }
 
 /// The port of a Node: its number, and its groups.
-fn port_of(number: u8, groups: &[&str]) -> Value {
+pub(super) fn port_of(number: u8, groups: &[&str]) -> Value {
     json!({ "id": format!("p-{number}"), "device_id": format!("server-{number}"), "security_groups": groups, "revision_number": 7,
             "fixed_ips": [{ "subnet_id": "subnet-1", "ip_address": format!("10.1.0.{number}") }] })
 }
@@ -162,6 +162,112 @@ fn os_187_a_group_is_taken_off_all_ports_before_it_goes() {
         .on("network DELETE /security-groups/sg-1", Reply::status(204));
     assert_eq!(delete(&usual(), &host(), &settled(&[])).outcome.failure, None);
     assert_eq!(written(&cloud), [put(1), "network DELETE /security-groups/sg-1".to_owned()], "os_187");
+}
+
+/// What the rules should be cannot be read from it; its members need the group all the same.
+#[test]
+fn a_service_that_is_refused_keeps_its_rules_and_its_new_members_get_the_group() {
+    let mut ovn = managed();
+    ovn.balancers.provider = "ovn".to_owned();
+    ovn.balancers.method = "SOURCE_IP_PORT".to_owned();
+    let ranges = (names::SOURCE_RANGES, "everybody");
+    for (case, config, wrong) in
+        [("another class", managed(), (names::CLASS, "none")), ("ranges that are none", ovn, ranges)]
+    {
+        let before = with(good_rule(), json!({ "remote_ip_prefix": "192.0.2.0/24" }));
+        let all = [port_of(1, &["mine"]), port_of(2, &["mine", "sg-1"])];
+        for follows in [false, true] {
+            let cloud = cloud(&json!([before]), &all, &[port_of(9, &["sg-1"])])
+                .on(&put(1), Reply::json(200, "{}"))
+                .on(&put(9), Reply::json(200, "{}"));
+            let service = settled(&[wrong]);
+            let done = match follows {
+                true => update_backends(&config, &host(), &service, &nodes()),
+                false => ensure(&config, &host(), &service, &nodes()),
+            };
+            assert_eq!(done.outcome.failure.is_none(), follows, "{case}: {:?}", done.outcome.failure);
+            assert_eq!(written(&cloud), [put(1), put(9)], "{case}");
+        }
+        // Without the group there is nothing to give.
+        let cloud = cloud_of(&balancer(), &[listener()], &[pool()], &[member(1), member(2)]);
+        update_backends(&config, &host(), &settled(&[wrong]), &nodes());
+        assert_eq!(written(&cloud), Vec::<String>::new(), "{case}");
+    }
+}
+
+/// The Go manager deletes it, with the next change of the Service.
+#[test]
+fn where_groups_are_not_managed_any_more_the_group_of_a_service_goes() {
+    let line = "network GET /security-groups";
+    let gone = "network DELETE /security-groups/sg-1";
+    let cloud = whole()
+        .on(line, many("security_groups", &[group(&json!([good_rule()]))]))
+        .on("network GET /ports", many("ports", &[port_of(1, &["mine", "sg-1"])]))
+        .on(&put(1), Reply::json(200, "{}"))
+        .on(gone, Reply::status(204));
+    let unmanaged = || ensure(&usual(), &host(), &settled(&[]), &nodes()).outcome;
+    assert_eq!(unmanaged().failure, None);
+    assert_eq!(
+        writes(&cloud),
+        [(put(1), json!({ "port": { "security_groups": ["mine"] } })), (gone.to_owned(), Value::Null)]
+    );
+    // Then nobody asks for an hour.
+    for (passed, expected) in [(1, 1), (3_601, 2)] {
+        cloud.pass(passed);
+        assert_eq!((unmanaged().failure, asked_for(&cloud, line)), (None, expected), "after {passed} s");
+    }
+    assert_eq!(written(&cloud).len(), 2);
+    // One that is made again meanwhile is not forgotten.
+    let made = json!({ "security_group": group(&json!([good_rule()])) });
+    let subnet = json!({ "id": "subnet-1", "network_id": "n", "cidr": "10.1.0.0/24", "ip_version": 4 });
+    let has = [port_of(1, &["sg-1"]), port_of(2, &["sg-1"])];
+    let cloud = cloud
+        .on("network POST /security-groups", Reply::json(201, made.to_string()))
+        .on("network GET /subnets/subnet-1", one("subnet", &subnet))
+        .on("network GET /ports", many("ports", &has))
+        .on("network GET /ports", many("ports", &has));
+    assert_eq!(run().outcome.failure, None);
+    let before = asked_for(&cloud, line);
+    unmanaged();
+    assert_eq!(asked_for(&cloud, line), before + 1);
+}
+
+/// As with the Go manager, that no group is to be had is no failure where none is wanted.
+#[test]
+fn a_cloud_without_security_groups_has_none() {
+    let unknown = Reply::json(
+        404,
+        r#"{"NeutronError": {"type": "HTTPNotFound", "message": "The resource could not be found."}}"#,
+    );
+    for (case, alias, fails) in [("no groups", "router", false), ("it cannot be asked", "security-group", true)] {
+        let extensions = json!({ "extensions": [{ "alias": alias }] });
+        let _cloud = whole()
+            .on("network GET /security-groups", unknown.clone())
+            .on("network GET /extensions", Reply::json(200, extensions.to_string()));
+        let done = ensure(&usual(), &host(), &settled(&[]), &nodes());
+        assert_eq!(done.outcome.failure.is_some(), fails, "{case}: {:?}", done.outcome);
+    }
+}
+
+fn asked_for(cloud: &FakeCloud, line: &str) -> usize {
+    cloud.lines().iter().filter(|asked| asked.starts_with(line)).count()
+}
+
+/// A member may be reached at a port within the trunk of its server.
+#[test]
+fn a_port_within_a_trunk_gets_the_group_where_the_member_has_its_address() {
+    let carrier = with(
+        port_of(8, &["mine"]),
+        json!({
+            "device_id": "server-1", "trunk_details": { "sub_ports": [{ "port_id": "p-1" }] },
+        }),
+    );
+    let sub = with(port_of(1, &[]), json!({ "device_id": "", "device_owner": "trunk:subport" }));
+    let cloud = cloud(&json!([good_rule()]), &[carrier, port_of(2, &["sg-1"])], &[sub])
+        .on("network GET /ports", many("ports", &[]))
+        .on(&put(1), Reply::json(200, "{}"));
+    assert_eq!(run().outcome.failure, None);
+    assert_eq!(writes(&cloud), [(put(1), json!({ "port": { "security_groups": ["sg-1"] } }))]);
 }
 
 #[test]

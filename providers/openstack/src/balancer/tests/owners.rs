@@ -59,6 +59,34 @@ fn one_of_the_go_manager_is_taken_over_where_the_service_leads_to_it_and_else_le
 }
 
 #[test]
+fn one_with_the_name_of_old_go_managers_is_the_services_since_the_name_has_its_uid() {
+    let mut published = service(&[]);
+    published.uid = "7b9c1a52-07f2-4b5e-9d5c-2f0c5e1d9a11".to_owned();
+    published.ingress = vec![Ingress::ip("203.0.113.7")];
+    let old = with(balancer(), json!({ "name": "a7b9c1a5207f24b5e9d5c2f0c5e1d9a1", "tags": [] }));
+    let put = "load-balancer PUT /lbaas/loadbalancers/lb-1";
+    let uid = format!("kubernetes.io/service-uid/{}", published.uid);
+    let go = with(listener(), json!({ "tags": [] }));
+    let lists = || {
+        cloud_of(&old, std::slice::from_ref(&go), &[pool()], &[member(1), member(2)])
+            .on(LIST, many("loadbalancers", &[]))
+            .on(LIST, many("loadbalancers", &[]))
+            .on(LIST, many("loadbalancers", std::slice::from_ref(&old)))
+    };
+    let cloud = lists().on(put, Reply::json(200, "{}"));
+    let done = run(&published);
+    assert_eq!(annotated(&done, names::ID), Some("lb-1"));
+    assert_eq!(writes(&cloud), [(put.to_owned(), json!({ "loadbalancer": { "tags": [NAME, uid] } }))]);
+    let asked: Vec<_> = cloud.lines().into_iter().filter(|line| line.starts_with(&format!("{LIST}?"))).collect();
+    assert!(asked[2].contains("name=a7b9c1a5207f24b5e9d5c2f0c5e1d9a1"), "{asked:?}");
+    // It goes with its Service.
+    let gone = "load-balancer DELETE /lbaas/loadbalancers/lb-1";
+    let cloud = lists().on(gone, Reply::status(204)).on("network DELETE /floatingips/fip-1", Reply::status(204));
+    assert_eq!(reaction(&delete(&usual(), &host(), &published)), Reaction::Pending);
+    assert_eq!(written(&cloud).last().map(String::as_str), Some(gone));
+}
+
+#[test]
 fn os_103_to_107_a_port_that_another_service_has_is_a_conflict() {
     let of = |tags: &[&str]| with(listener(), json!({ "tags": tags }));
     let shared = with(
@@ -103,6 +131,48 @@ fn os_157_160_161_163_a_load_balancer_is_shared_by_as_many_as_may_and_one_of_a_p
             Ok(tags) => assert_eq!(writes(&cloud)[0].1["loadbalancer"]["tags"], tags, "{case}"),
             Err(expected) => assert_eq!((reaction(&done), written(&cloud)), (expected, vec![]), "{case}"),
         }
+    }
+}
+
+/// The port of a Service is that of another one: it waits, and neither it nor its deletion leaves a trace.
+#[test]
+fn os_161_who_waits_for_a_port_has_no_tag_and_leaves_nothing() {
+    let a = "kube_service_kubernetes_default_a";
+    let of_a = with(listener(), json!({ "tags": [a] }));
+    let others = with(balancer(), json!({ "name": a, "tags": [a] }));
+    let mut service = service(&[(names::ID, "lb-1")]);
+    for (case, most, words) in
+        [("os_161", 2, "the listener port 80 already exists"), ("os_161", 1, "already shared with 1")]
+    {
+        let mut config = usual();
+        config.balancers.most_shared = most;
+        let cloud = cloud_of(&others, std::slice::from_ref(&of_a), &[pool()], &[member(1), member(2)]);
+        let done = ensure(&config, &host(), &service, &nodes());
+        assert_eq!((reaction(&done), written(&cloud)), (Reaction::Conflict, vec![]), "{case}");
+        assert!(message(&done).contains(words), "{}", message(&done));
+        assert!(ips(&done).is_empty(), "{case}");
+        later(&cloud);
+        let done = delete(&config, &host(), &service);
+        assert_eq!((done.outcome.failure, written(&cloud)), (None, vec![]), "{case}: {:?}", cloud.lines());
+    }
+    // Its own port is not in the way.
+    service.ports = vec![port(81, 30_081)];
+    let put = "load-balancer PUT /lbaas/loadbalancers/lb-1";
+    let cloud = cloud_of(&others, &[of_a], &[pool()], &[member(1), member(2)]).on(put, Reply::json(200, "{}"));
+    assert_eq!((reaction(&run(&service)), written(&cloud)), (Reaction::Pending, vec![put.to_owned()]));
+}
+
+#[test]
+fn where_none_may_share_no_service_joins_another() {
+    let mut config = usual();
+    config.balancers.most_shared = 0;
+    let mine = with(balancer(), json!({ "tags": [], "name": "mine" }));
+    for (case, balancer, conflict) in [("of a person", mine, true), ("its own", balancer(), false)] {
+        let cloud = cloud_of(&balancer, &[listener()], &[pool()], &[member(1), member(2)]);
+        let done = ensure(&config, &host(), &settled(&[]), &nodes());
+        let failure = done.outcome.failure.as_ref();
+        assert_eq!(failure.is_some_and(|failure| failure.message.contains("max-shared-lb is 0")), conflict, "{case}");
+        assert_eq!(written(&cloud), Vec::<String>::new(), "{case}");
     }
 }
 
@@ -162,10 +232,14 @@ fn services_on_one_load_balancer_have_a_lock_in_common() {
     assert_eq!(locks_of(&other)[0], "id lb-1");
 }
 
-/// The host selects, as Kubernetes does.
+/// The host selects, as Kubernetes does: it refuses what no label can be.
 #[test]
-fn os_078_to_082_nodes_that_have_all_labels_are_members() {
+fn os_076_to_082_nodes_that_have_all_labels_are_members() {
     fn matching(selector: &str) -> Result<Vec<String>, String> {
+        let wrong = selector.split(',').find(|pair| pair.matches('=').count() > 1 || pair.starts_with('='));
+        if let Some(wrong) = wrong {
+            return Err(format!("{wrong:?} is no value of a label"));
+        }
         let has = |labels: &[(&str, &str)]| {
             selector.split(',').all(|pair| match pair.split_once('=') {
                 Some(pair) => labels.contains(&pair),
@@ -174,24 +248,78 @@ fn os_078_to_082_nodes_that_have_all_labels_are_members() {
         };
         let nodes = [
             ("both", &[("k1", "v1"), ("k2", "v2")][..]),
-            ("strange", &[("k1", "v1"), ("k2", "v2=true")]),
-            ("one", &[("k1", "v1")]),
+            ("other", &[("k1", "v1"), ("k2", "v3")]),
+            ("one", &[("k1", "v1"), ("k3", "v3")]),
         ];
         Ok(nodes.iter().filter(|(_, labels)| has(labels)).map(|(name, _)| (*name).to_owned()).collect())
     }
     let host = Host { matching, ..host() };
     let named = |name: &str| Backend { name: name.to_owned(), ..node(1) };
-    let backends = ["both", "strange", "one"].map(named);
+    let backends = ["both", "other", "one"].map(named);
     for (case, selector, expected) in [
+        ("os_076", "k3=v3", vec!["one"]),
+        ("os_076", "k3=v3,=emptykey", vec![]),
+        ("os_077", "", vec!["both", "other", "one"]),
         ("os_078", "k1=v1,k2=v2", vec!["both"]),
-        ("os_079", "k1=v1,k2=v2=true", vec!["strange"]),
-        ("os_080", "k1,k2", vec!["both", "strange"]),
-        ("os_081", " k1=v1, k2 ", vec!["both", "strange"]),
-        ("os_082", "k3=v3", vec![]),
+        ("os_079", "k1=v1,k2=v2=true", vec![]),
+        ("os_080", "k1,k2", vec!["both", "other"]),
+        ("os_081", " k1=v1, k2 ", vec!["both", "other"]),
+        ("os_082", "k9=v9", vec![]),
     ] {
         let (config, service) = (usual(), service(&[(names::NODE_SELECTOR, selector)]));
         let (work, _) = Work::read(&config, &host, &service);
         let chosen = work.chosen(&backends).expect("known");
         assert_eq!(chosen.iter().map(|backend| backend.name.as_str()).collect::<Vec<_>>(), expected, "{case}");
     }
+    // The Service is not refused for it, as it is not by the Go manager.
+    let cloud = whole().on("load-balancer PUT /lbaas/pools/pool-1/members", accepted());
+    let done = ensure(&usual(), &host, &settled(&[(names::NODE_SELECTOR, "k2=v2=true")]), &backends);
+    assert_eq!(reaction(&done), Reaction::Pending);
+    assert_eq!(writes(&cloud)[0].1, json!({ "members": [] }), "os_079");
+    assert!(done.warnings.iter().any(|(_, message)| message.contains("no Node can have")), "{:?}", done.warnings);
+}
+
+/// The Go manager renames whatever a Service leads to, also what is another cluster's.
+#[test]
+fn another_name_of_the_cluster_is_told_to_what_has_the_services_uid() {
+    let old = "kube_service_old_default_test";
+    let tags = |value: Value| with(value, json!({ "tags": [old, UID] }));
+    let named = |value: Value, name: String| with(value, json!({ "name": name }));
+    let lb = named(tags(balancer()), old.to_owned());
+    let of_lb = named(tags(listener()), format!("listener_0_{old}"));
+    let watched = with(named(pool(), format!("pool_0_{old}")), json!({ "healthmonitor_id": "hm-1" }));
+    let monitor = json!({ "id": "hm-1", "name": format!("monitor_0_{old}"), "type": "TCP", "delay": 5, "timeout": 3,
+                          "max_retries": 1, "max_retries_down": 3 });
+    let lines = ["loadbalancers/lb-1", "pools/pool-1", "healthmonitors/hm-1", "listeners/listener-1"]
+        .map(|line| format!("load-balancer PUT /lbaas/{line}"));
+    let cloud = lines.iter().fold(cloud_of(&lb, &[of_lb], &[watched], &[member(1), member(2)]), |cloud, line| {
+        cloud.on(line, Reply::json(200, "{}"))
+    });
+    let cloud = cloud.always("load-balancer GET /lbaas/healthmonitors/hm-1", one("healthmonitor", &monitor));
+    let service = settled(&[(names::MONITOR, "true")]);
+    for _ in 0..4 {
+        let done = run(&service);
+        assert_eq!(reaction(&done), Reaction::Pending, "{}", message(&done));
+        assert_eq!(done.warnings[0].0, "LoadBalancerRename");
+        later(&cloud);
+    }
+    let name = |part: &str| json!(format!("{part}{NAME}"));
+    let all = writes(&cloud);
+    assert_eq!(all.iter().map(|(line, _)| line.clone()).collect::<Vec<_>>(), lines);
+    assert_eq!(all[0].1["loadbalancer"], json!({ "name": NAME, "tags": [UID, NAME] }));
+    assert_eq!(all[1].1["pool"], json!({ "name": name("pool_0_") }));
+    assert_eq!(all[2].1["healthmonitor"]["name"], name("monitor_0_"));
+    assert_eq!(all[3].1["listener"], json!({ "name": name("listener_0_"), "tags": [UID, NAME] }));
+    // It is the Service's alone, under either name: it goes whole.
+    let gone = ["network DELETE /floatingips/fip-1", "load-balancer DELETE /lbaas/loadbalancers/lb-1"];
+    let described = "Floating IP for Kubernetes external service default/test from cluster old (UID uid-test)";
+    let cloud = gone.iter().fold(cloud_of(&lb, &[], &[], &[]), |cloud, line| cloud.on(line, Reply::status(204)));
+    let cloud = cloud.on(FLOATING, many("floatingips", &[with(floating(), json!({ "description": described }))]));
+    delete(&usual(), &host(), &service);
+    assert_eq!(written(&cloud), gone);
+    // What leads to another cluster's by its ID renames nothing.
+    let others = with(lb, json!({ "tags": [old, "kubernetes.io/service-uid/another"] }));
+    let cloud = cloud_of(&others, &[], &[], &[]).on(&lines[0], Reply::json(200, "{}"));
+    run(&settled(&[]));
+    assert!(writes(&cloud).iter().all(|(_, body)| body["loadbalancer"].get("name").is_none()), "os_206");
 }
