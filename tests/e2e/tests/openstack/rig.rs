@@ -1,42 +1,17 @@
 //! A cluster, a project, and a host between them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ccm_cluster::NodeFixture;
 use ccm_e2e::host::component;
-use ccm_e2e::openstack_lab::{Lab, Proxy, Server, Tenant};
+use ccm_e2e::openstack_lab::{Lab, Proxy, Server, Tenant, granted};
 use kube::api::{DynamicObject, ListParams};
 use kube::{Api, Client, discovery};
 
 use crate::stage::{Actor, Stage};
 
-/// Places of credentials in the body of a login. Its path is the second one where the address of Keystone ends in the version.
-const LOGINS: [&str; 3] = [
-    "password=identity:body-json:/auth/identity/password/user/password",
-    "application-credential-id=identity:body-json:/auth/identity/application_credential/id",
-    "application-credential-secret=identity:body-json:/auth/identity/application_credential/secret",
-];
-const LOGIN_PATHS: [&str; 2] = ["/v3/auth/tokens", "/auth/tokens"];
-
-/// Where the token comes from, and where it goes.
-const TOKEN: [&str; 5] = [
-    "session-token=identity:capture-header:X-Subject-Token",
-    "session-token=compute:header:X-Auth-Token",
-    "session-token=network:header:X-Auth-Token",
-    "session-token=load-balancer:header:X-Auth-Token",
-    "session-token=key-manager:header:X-Auth-Token",
-];
-
 /// So that nobody waits for delays that are meant for real clouds. Whatever is said of a secret is said here.
-const FLAGS: [&str; 7] = [
-    "--cloud-provider=openstack",
-    "--allow-http",
-    "--allow-loopback",
-    "--service-min-backoff=200ms",
-    "--service-max-backoff=1s",
-    "--trace-http",
-    "--v=4",
-];
+const FLAGS: [&str; 4] = ["--service-min-backoff=200ms", "--service-max-backoff=1s", "--trace-http", "--v=4"];
 
 /// Without these a Node would have to be a minute old.
 pub(crate) const QUICK: [&str; 4] = [
@@ -70,46 +45,31 @@ impl Rig {
         self.stage.client()
     }
 
-    /// How an application credential logs in.
-    pub(crate) fn by_credential(&self) -> String {
-        let Tenant { credential, secret, .. } = &self.tenant;
-        format!("application-credential-id = {credential}\napplication-credential-secret = {secret}\n")
-    }
-
-    /// How the user logs in, with this password.
-    pub(crate) fn by_password(&self, password: &str) -> String {
-        let name = &self.tenant.name;
-        format!("username = {name}\npassword = {password}\ntenant-name = {name}\ndomain-id = default\n")
-    }
-
     /// Writes the `cloud.conf`: a login, and sections besides.
     pub(crate) fn configure(&self, login: &str, more: &str) -> PathBuf {
-        let url = self.proxy.auth_url();
-        self.stage.file("cloud.conf", format!("[Global]\nauth-url = {url}\nregion = RegionOne\n{login}{more}"))
+        self.stage.file("cloud.conf", self.proxy.cloud_conf(login, more))
     }
 
     /// Sections for load balancers in the network with addresses outside, and routes through the router.
     pub(crate) fn sections(&self) -> String {
-        let Tenant { subnet, router, .. } = &self.tenant;
-        let outside = self.lab.said("public_network").unwrap();
-        format!(
-            "[LoadBalancer]\nsubnet-id = {subnet}\nfloating-network-id = {outside}\n[Route]\nrouter-id = {router}\n"
-        )
+        self.tenant.sections("").unwrap()
     }
 
     /// A host with what [`configure`](Self::configure) has written.
-    pub(crate) fn start(&self, config: &std::path::Path, flags: &[&str]) -> Actor {
+    pub(crate) fn start(&self, config: &Path, flags: &[&str]) -> Actor {
+        self.start_on(&self.stage, config, flags)
+    }
+
+    /// The same in another cluster.
+    pub(crate) fn start_on(&self, stage: &Stage, config: &Path, flags: &[&str]) -> Actor {
         let provider = component("providers/openstack.wasm").unwrap();
         let own = [format!("--provider={}", provider.display()), format!("--cloud-config={}", config.display())];
-        let logins = LOGINS.iter().flat_map(|place| LOGIN_PATHS.map(|path| format!("{place}:{path}")));
-        let uses = logins.chain(TOKEN.map(str::to_owned)).map(|granted| format!("--credential-use={granted}"));
-        let flags = FLAGS.iter().chain(flags).map(|flag| (*flag).to_owned());
-        self.stage.start(own.into_iter().chain(uses).chain(flags))
+        stage.start(granted().chain(own).chain(FLAGS.iter().chain(flags).map(|flag| (*flag).to_owned())))
     }
 
     /// A host that logs in with the application credential.
     pub(crate) fn host(&self, flags: &[&str]) -> Actor {
-        self.start(&self.configure(&self.by_credential(), &self.sections()), flags)
+        self.start(&self.configure(&self.tenant.by_credential(), &self.sections()), flags)
     }
 
     /// Servers with Nodes that are done.
@@ -158,11 +118,6 @@ impl Rig {
 
 /// A Node of a server, as it is after its initialisation.
 pub(crate) fn initialised(name: &str, server: &Server) -> NodeFixture {
-    let fixture = NodeFixture::new(name).initialized().provider_id(&provider_id(server));
+    let fixture = NodeFixture::new(name).initialized().provider_id(&server.provider_id());
     fixture.address("InternalIP", &server.address)
-}
-
-/// What the Go manager calls a server.
-pub(crate) fn provider_id(server: &Server) -> String {
-    format!("openstack:///{}", server.id)
 }
