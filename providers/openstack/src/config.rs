@@ -113,7 +113,7 @@ pub(crate) fn read(sources: Sources<'_>) -> (Config, Vec<Problem>) {
             Interface::Public
         })
     });
-    problems.iter_mut().for_each(way_out);
+    problems.iter_mut().for_each(|problem| way_out(problem, sources.conf));
     problems.extend(balancers::problems(&balancers));
     if let Some(value) = sources.regional.filter(|value| !matches!(*value, "true" | "false" | "")) {
         let message = format!("{value:?} has no effect: only true adds the region to provider IDs");
@@ -132,16 +132,33 @@ pub(crate) fn read(sources: Sources<'_>) -> (Config, Vec<Problem>) {
     (config, problems)
 }
 
-/// Says of the form of an INI file what else is said of values: what has none there, and which section lacks its name.
-fn way_out(problem: &mut Problem) {
-    let Some(path) = problem.field.strip_prefix("cloud-config:") else { return };
-    let key = path.rsplit('.').next().unwrap_or_default();
-    if path.starts_with("loadbalancerclass.") && problem.message.starts_with("must be a mapping") {
-        problem.message =
-            "stands in a [LoadBalancerClass] without a name: write [LoadBalancerClass \"NAME\"]".to_owned();
-    } else if problem.message.starts_with("must be ") && problem.message.ends_with(", not `true` or `false`") {
-        problem.message = format!("has no `=`: write {key} = VALUE");
-    }
+/// Says in the words of an INI file what is wrong with its values, and what to write.
+fn way_out(problem: &mut Problem, conf: Option<&str>) {
+    let Some((section, key)) = problem.field.strip_prefix("cloud-config:").and_then(|path| path.split_once('.')) else {
+        return;
+    };
+    let message = problem.message.as_str();
+    let better = if section == "loadbalancerclass" && message.starts_with("must be a mapping") {
+        "stands in a [LoadBalancerClass] without a name: write [LoadBalancerClass \"NAME\"]".to_owned()
+    } else if message.starts_with("must be ") && message.ends_with(", not `true` or `false`") {
+        format!("has no `=`: write {} = VALUE", key.rsplit('.').next().unwrap_or_default())
+    } else if let "must be `true` or `false`, not a text" | "must be a whole number" = message {
+        let Some(value) = conf.and_then(|conf| value(conf, section, key)) else { return };
+        format!("{}, not {value:?}", message.trim_end_matches(", not a text"))
+    } else {
+        return;
+    };
+    problem.message = better;
+}
+
+/// What a key of a section has in the file; of several the last one, which counts.
+fn value(conf: &str, section: &str, key: &str) -> Option<String> {
+    let entries: Vec<serde_json::Value> = serde_json::from_str(conf).ok()?;
+    let is = |entry: &serde_json::Value, part, name: &str| {
+        entry.get(part).and_then(serde_json::Value::as_str).is_some_and(|text| text.eq_ignore_ascii_case(name))
+    };
+    let entry = entries.iter().rfind(|entry| is(entry, "section", section) && is(entry, "key", key))?;
+    Some(entry.get("value")?.as_str()?.to_owned())
 }
 
 /// `[Global]`, and what `clouds.yaml` has of it.

@@ -304,6 +304,9 @@ fn all_mistakes_are_told_at_once_with_section_and_key() {
             "cloud-config:global.os-endpoint-type",
         ]
     );
+    assert!(problems[1].ends_with("must be `true` or `false`, not \"sure\""), "{problems:?}");
+    assert!(problems[7].ends_with("must be a whole number, not \"many\""), "{problems:?}");
+    assert!(problems[9].ends_with("must be a whole number, not \"none\""), "{problems:?}");
     assert!(problems[2].ends_with("has no `=`: write public-network-name = VALUE"), "{problems:?}");
     assert!(problems[10].ends_with("without a name: write [LoadBalancerClass \"NAME\"]"), "{problems:?}");
     assert!(problems[3].contains("currently only support LBaaS v2, unrecognised lb-version \"v1\""), "{problems:?}");
