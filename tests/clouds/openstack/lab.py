@@ -98,7 +98,7 @@ def refuse_taken(root, processes):
     labs = {folder for folder in found.values() if folder != str(root) and (Path(folder) / MARK).exists()}
     if labs:
         other = min(labs)
-        fail(f"its ports are those of another lab, {other}, which runs; stop that: OPENSTACK_LAB={other} {Path(__file__).absolute()} stop")
+        fail(f"another lab has its ports: {other}; stop that one: OPENSTACK_LAB={other} python3 {Path(__file__).absolute()} stop")
     ports = ", ".join(f"{port} ({name})" for port, name in taken.items())
     whose = ", ".join(f"{pid} (in {folder})" for pid, folder in sorted(found.items())) or "unknown, as root sees them alone"
     fail(f"others listen on {ports} of 127.0.0.1; their processes: {whose}")

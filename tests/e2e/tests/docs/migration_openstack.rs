@@ -43,6 +43,12 @@ fn rows<'a>(guide: &'a str, section: &str) -> Vec<(&'a str, &'a str)> {
     rows.filter_map(|row| row.trim_matches(['|', ' ']).split_once(" | ")).collect()
 }
 
+/// Without what a line introduces, to the end of its table.
+fn without_part(text: &str, line: &str) -> String {
+    let (before, rest) = text.split_once(line).unwrap_or_else(|| panic!("no {line}"));
+    format!("{before}{}", rest.split_once("\n\n").map_or("", |(_, after)| after))
+}
+
 #[test]
 fn its_metrics_are_those_of_the_host_and_none_of_the_go_managers_is_left_out() {
     let (guide, reference) = (read(GUIDE), read("docs/reference/metrics.md"));
@@ -94,14 +100,7 @@ fn its_flags_are_those_of_the_host() {
 fn its_annotations_tags_reasons_and_conditions_are_those_of_the_provider_and_the_host() {
     let (guide, events) = (read(GUIDE), read("docs/reference/events.md"));
     // Other providers have reasons of their own.
-    let of_others = |part: &&str| part.starts_with("DigitalOcean:") || part.starts_with("Cloudlycke:");
-    let parts = events.split("\n\n").collect::<Vec<_>>();
-    let next = |at: usize| {
-        at.checked_sub(1)
-            .and_then(|before| parts.get(before))
-            .is_some_and(|part| part.ends_with("DigitalOcean:") || of_others(&part))
-    };
-    let events: String = (0..parts.len()).filter(|at| !next(*at)).map(|at| parts[at]).collect();
+    let events = without_part(&without_part(&events, "DigitalOcean:\n\n"), "Cloudlycke:\n\n");
     let annotations = read("docs/reference/annotations.md");
     let is_name = |letter: char| letter.is_ascii_lowercase() || "./-".contains(letter);
     for annotation in words(&guide, "loadbalancer.openstack.org/", is_name) {

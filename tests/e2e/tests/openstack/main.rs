@@ -12,6 +12,7 @@
 //! | `routes` | routes through the router, and pairs on ports |
 //! | `manifest` | the overlay, with the Secret of the Go manager |
 //! | `faults` | requests that fail on their way |
+//! | `lab` | the lab itself |
 
 #![expect(
     clippy::unwrap_used,
@@ -24,6 +25,7 @@ mod account;
 mod balancers;
 mod errors;
 mod faults;
+mod lab;
 #[expect(dead_code, reason = "other system tests need more of it")]
 #[path = "../system/look.rs"]
 mod look;
