@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ccm_cluster::await_absent;
-use ccm_e2e::host::until;
-use ccm_e2e::openstack_lab::{Act, Fault, Of, Planned};
+use ccm_e2e::openstack_lab::{Act, Fault, Of, Planned, until};
 use serde_json::{Value, json};
 
 use crate::rig::Rig;

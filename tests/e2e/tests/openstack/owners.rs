@@ -1,8 +1,7 @@
 //! Whose a load balancer is: of another cluster with the same name, of another project, of somebody who made it by hand, of several Services.
 
 use ccm_cluster::await_absent;
-use ccm_e2e::host::until;
-use ccm_e2e::openstack_lab::{Tenant, id};
+use ccm_e2e::openstack_lab::{Tenant, id, until};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! Routes through the router, and pairs on the ports of machines.
 
-use ccm_e2e::host::until;
+use ccm_e2e::openstack_lab::until;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
