@@ -103,9 +103,6 @@ pub(crate) fn delete_rule(id: &str) -> Request {
 
 /// Gives a port these groups, unless somebody has changed it since it was read.
 pub(crate) fn set(port: &str, revision: u64, groups: &[String]) -> Request {
-    NEUTRON
-        .put("/ports/{id}")
-        .arg("id", port)
-        .header("if-match", format!("revision_number={revision}"))
+    super::if_unchanged(NEUTRON.put("/ports/{id}").arg("id", port), revision)
         .json(&json!({ "port": { "security_groups": groups } }))
 }

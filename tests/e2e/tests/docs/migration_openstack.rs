@@ -1,7 +1,8 @@
 //! What the guide for who comes from OpenStack's Go manager must say, and that its commands lead somewhere.
 
 use std::collections::BTreeSet;
-use std::process::Command;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
 
 use super::{files, read, root, sources};
 
@@ -219,21 +220,39 @@ fn its_commands_name_recipes_files_and_objects_that_there_are() {
     assert!(manifests.contains("registry.example/wasm-ccm") && guide.contains("registry.example/wasm-ccm"));
 }
 
-/// The line of step 3 that takes the grants for the check from the overlay.
+/// The command of step 3 that takes the grants for the check from the rendered overlay: `kubectl` writes a flag of a list in each line, with
+/// quotes where YAML needs them.
 #[test]
-fn the_line_that_reads_the_grants_finds_all_of_the_overlay() {
+fn the_command_that_reads_the_grants_finds_all_of_the_overlay() {
     let guide = read(GUIDE);
     let commands = commands(&guide);
-    let line = commands.iter().find(|line| line.starts_with("sed -n ") && line.contains(OVERLAY)).unwrap();
-    let line = line.strip_suffix(">grants").unwrap();
-    let run = Command::new("sh").args(["-c", line]).current_dir(root()).output().unwrap();
-    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-    let found = String::from_utf8(run.stdout).unwrap();
+    let at =
+        commands.iter().position(|line| line.starts_with("kubectl kustomize manifests/overlays/openstack |")).unwrap();
+    let filter = commands[at + 1].strip_suffix(">grants").unwrap();
     let overlay = read(OVERLAY);
-    let values = overlay.lines().filter_map(|line| line.split_once("value: '")?.1.strip_suffix("'}"));
-    let wanted: Vec<&str> = values
-        .filter(|flag| ["--allow-", "--credential-", "--cluster-name"].iter().any(|start| flag.starts_with(start)))
-        .collect();
+    let mut wanted: Vec<&str> =
+        overlay.lines().filter_map(|line| line.split_once("value: '")?.1.strip_suffix("'}")).collect();
+    // The line of the check itself has the others.
+    wanted.retain(|flag| flag.starts_with("--") && !flag.starts_with("--cloud-"));
     assert!(wanted.len() >= 10, "{wanted:?}");
+    wanted.extend([
+        "--allow-http",
+        "--limit=min-credential-bytes=4",
+        "--endpoint=compute=https://nova.example.org/v2.1",
+    ]);
+    wanted.extend(["--proxy=*=http://proxy.example.org", "--setting=regional=true", "--credential=token=env:TOKEN"]);
+    wanted.extend(["--allow-host=*.example.org", "--cluster-name=prod: 1"]);
+    let mut rendered =
+        "      - args:\n        - run\n        - --provider=/provider\n        - --cloud-config=/x\n".to_owned();
+    for flag in &wanted {
+        let quote = if flag.contains(": ") { "'" } else { "" };
+        rendered.push_str(&format!("        - {quote}{flag}{quote}\n"));
+    }
+    let mut command = Command::new("sh");
+    let mut child = command.args(["-c", filter]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(rendered.as_bytes()).unwrap();
+    let run = child.wait_with_output().unwrap();
+    assert!(run.status.success());
+    let found = String::from_utf8(run.stdout).unwrap();
     assert_eq!(found.lines().collect::<Vec<_>>(), wanted);
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::look::await_untainted;
 use crate::overlay::{Manifests, start};
-use crate::rig::Rig;
+use crate::rig::{CONFIG, Rig};
 use crate::service_look::{await_served, ips, serve};
 use crate::stage::{LIMIT, Stage};
 
@@ -25,7 +25,7 @@ async fn the_overlay_takes_the_secret_of_the_go_manager_with_either_login() {
     let [one, two] = rig.tenant.boot(["n1", "n2"]).await.unwrap();
     rig.configure(&rig.tenant.by_credential(), &rig.sections());
     let text = std::fs::read_to_string(rig.stage.folder().join("cloud.conf")).unwrap();
-    let secret = json!({ "metadata": { "name": "cloud-config" }, "stringData": { "cloud.conf": text } });
+    let secret = json!({ "metadata": { "name": CONFIG }, "stringData": { "cloud.conf": text } });
     let secrets: Api<Secret> = Api::namespaced(client.clone(), "kube-system");
     secrets.create(&PostParams::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
     let objects = Manifests::new().build("overlays/openstack").await;
@@ -53,6 +53,5 @@ async fn the_overlay_takes_the_secret_of_the_go_manager_with_either_login() {
     until(LIMIT, logs_in_with_it).await.unwrap();
     NodeFixture::new("n2").internal_ip(&two.address).register(client).await.unwrap();
     await_untainted(client, "n2").await;
-    host.end().await;
-    rig.tenant.remove().await.unwrap();
+    rig.end(host).await;
 }

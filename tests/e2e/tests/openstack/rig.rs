@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use ccm_cluster::NodeFixture;
 use ccm_e2e::host::component;
 use ccm_e2e::openstack_lab::{Lab, Proxy, Server, Tenant, granted};
+use k8s_openapi::ByteString;
 use kube::api::{DynamicObject, ListParams};
 use kube::{Api, Client, discovery};
+use serde_json::{Value, json};
 
 use crate::stage::{Actor, Stage};
 
@@ -20,6 +22,9 @@ pub(crate) const QUICK: [&str; 4] = [
     "--node-monitor-period=1s",
     "--node-monitor-max-period=5s",
 ];
+
+/// The Secret with the `cloud.conf`, as in the overlay.
+pub(crate) const CONFIG: &str = "cloud-config";
 
 /// What a test has.
 pub(crate) struct Rig {
@@ -84,14 +89,14 @@ impl Rig {
     /// The host ends well, nobody has seen a secret, and the project goes.
     pub(crate) async fn end(self, host: Actor) {
         self.assert_hidden(&host).await;
-        host.end().await;
+        let log = host.stop().await;
+        assert!(!log.to_lowercase().contains("forbidden"), "the host lacked a permission:\n{log}");
+        self.secrets().assert_not_in("the log at the end", &log);
         self.tenant.remove().await.unwrap();
     }
 
-    /// No byte of a secret is in the log, on a page of the health port, or in an object of the cluster.
+    /// No byte of a secret is in the log, on a page of the health port, or in an object of the cluster but the Secret that an operator made.
     pub(crate) async fn assert_hidden(&self, host: &Actor) {
-        let Tenant { password, secret, .. } = &self.tenant;
-        let secrets: Vec<String> = self.proxy.tokens().into_iter().chain([password.clone(), secret.clone()]).collect();
         let mut texts = vec![("the log".to_owned(), host.log_text())];
         for page in ["/metrics", "/providerz", "/providerz?format=json"] {
             texts.push((page.to_owned(), host.page(page).await.unwrap().1));
@@ -102,18 +107,80 @@ impl Rig {
                 continue;
             }
             let api: Api<DynamicObject> = Api::all_with(self.client().clone(), &kind);
-            let all = api.list(&ListParams::default()).await.unwrap();
-            texts.push((kind.plural.clone(), serde_json::to_string(&all.items).unwrap()));
+            let mut all = api.list(&ListParams::default()).await.unwrap().items;
+            all.retain(|object| kind.plural != "secrets" || object.metadata.name.as_deref() != Some(CONFIG));
+            texts.push((kind.plural.clone(), serde_json::to_string(&all).unwrap()));
         }
         assert!(
             ["events", "nodes", "services"].iter().all(|kind| texts.iter().any(|(name, _)| name == kind)),
             "nothing was searched"
         );
-        for (place, text) in texts {
-            let shown = secrets.iter().find(|secret| text.contains(secret.as_str()));
-            assert!(shown.is_none(), "{shown:?} is in {place}:\n{text}");
+        let secrets = self.secrets();
+        texts.iter().for_each(|(place, text)| secrets.assert_not_in(place, text));
+    }
+
+    /// What nobody may see: an application credential's ID is one half of it.
+    fn secrets(&self) -> Secrets {
+        let Tenant { password, secret, credential, .. } = &self.tenant;
+        Secrets(self.proxy.tokens().into_iter().chain([password, secret, credential].map(Clone::clone)).collect())
+    }
+}
+
+struct Secrets(Vec<String>);
+
+impl Secrets {
+    /// As they are, in base64, at whatever place of a longer text that was encoded, and with any of their characters percent-encoded.
+    fn assert_not_in(&self, place: &str, text: &str) {
+        let decoded = percent_decoded(text);
+        for secret in &self.0 {
+            let shown = text.contains(secret.as_str())
+                || decoded.contains(secret.as_str())
+                || in_base64(secret).iter().any(|encoded| text.contains(encoded));
+            assert!(!shown, "{secret:?} is in {place}:\n{text}");
         }
     }
+}
+
+/// What a text that contains this one has of it in base64, in both alphabets: it can begin at three places of a group.
+fn in_base64(secret: &str) -> Vec<String> {
+    let at = |shift: usize| {
+        let bytes = [vec![0; shift], secret.as_bytes().to_vec()].concat();
+        let whole = bytes.len() / 3 * 3;
+        let Value::String(text) = json!(ByteString(bytes[..whole].to_vec())) else { panic!("base64 is text") };
+        // The first group has bits of what is before.
+        let text = text[if shift == 0 { 0 } else { 4 }..].to_owned();
+        [text.replace('+', "-").replace('/', "_"), text]
+    };
+    (0..3).flat_map(at).collect()
+}
+
+fn percent_decoded(text: &str) -> String {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let byte = part.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.extend(byte.or(Some(b'%')));
+        bytes.extend_from_slice(&part.as_bytes()[if byte.is_some() { 2 } else { 0 }..]);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[test]
+fn a_secret_is_found_in_whatever_form() {
+    let secrets = Secrets(vec!["canary/secret+1".to_owned()]);
+    let base64 = |text: &str| serde_json::to_string(&ByteString(text.as_bytes().to_vec())).unwrap();
+    for shown in [
+        "a canary/secret+1.".to_owned(),
+        "canary%2Fsecret%2b1".to_owned(),
+        base64("canary/secret+1"),
+        base64("user:canary/secret+1"),
+        base64("key:canary/secret+1\n"),
+        base64("is canary/secret+1 and more"),
+    ] {
+        let found = std::panic::catch_unwind(|| secrets.assert_not_in("a text", &shown));
+        assert!(found.is_err(), "{shown}");
+    }
+    secrets.assert_not_in("a text", "100% of canary/secret and of %2Fsecret+1, %zz, %");
 }
 
 /// A Node of a server, as it is after its initialisation.
