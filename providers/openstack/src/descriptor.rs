@@ -17,6 +17,8 @@ pub(crate) fn descriptor() -> Descriptor {
         credentials: credentials(),
         settings: settings(),
         annotations: annotations::all(),
+        // A Service may name the load balancer of another one, and then has its address.
+        more: vec![("shared-addresses".to_owned(), "services".to_owned())],
         ..Descriptor::new("openstack", env!("CARGO_PKG_VERSION"))
     }
 }
@@ -136,6 +138,12 @@ mod tests {
             };
             assert_eq!(of(&credential), expected, "{}", credential.name);
         }
+    }
+
+    /// Without it the host refuses the address of a Service that shares a load balancer.
+    #[test]
+    fn services_that_share_a_load_balancer_may_have_one_address() {
+        assert_eq!(descriptor().more, [("shared-addresses".to_owned(), "services".to_owned())]);
     }
 
     #[test]

@@ -26,7 +26,10 @@ const TOKEN: [&str; 5] = [
 pub fn granted() -> impl Iterator<Item = String> {
     let logins = LOGINS.iter().flat_map(|place| LOGIN_PATHS.map(|path| format!("{place}:{path}")));
     let uses = logins.chain(TOKEN.map(str::to_owned)).map(|granted| format!("--credential-use={granted}"));
-    ["--cloud-provider=openstack", "--allow-http", "--allow-loopback"].map(str::to_owned).into_iter().chain(uses)
+    ["--cloud-provider=openstack", "--allow-http", "--allow-loopback", "--allow-shared-address=services"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(uses)
 }
 
 impl Tenant {

@@ -10,6 +10,7 @@ mod tenant;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use http::Method;
@@ -194,6 +195,21 @@ impl Caller {
         let answer = request.header("accept", "application/json").send().await?;
         Ok((answer.status().as_u16(), answer.text().await?))
     }
+}
+
+/// Waits until it holds; looks three times a second, since a look costs the lab as much as what a host asks for.
+///
+/// # Errors
+///
+/// It did not within `limit`, or the look failed.
+pub async fn until(limit: Duration, mut holds: impl AsyncFnMut() -> Result<bool>) -> Result<()> {
+    let mut looks = tokio::time::interval(Duration::from_millis(333));
+    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    crate::host::until(limit, async || {
+        looks.tick().await;
+        holds().await
+    })
+    .await
 }
 
 /// The ID of what an API has returned.

@@ -7,8 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{Caller, Lab, id};
-use crate::host::until;
+use super::{Caller, Lab, id, until};
 
 /// For what takes Nova and Octavia seconds.
 const LIMIT: Duration = Duration::from_secs(120);

@@ -1,8 +1,7 @@
 //! Services and their load balancers.
 
 use ccm_cluster::await_absent;
-use ccm_e2e::host::until;
-use ccm_e2e::openstack_lab::{Exchange, Of, Tenant};
+use ccm_e2e::openstack_lab::{Exchange, Of, Tenant, until};
 use serde_json::{Value, json};
 
 use crate::rig::Rig;

@@ -1,8 +1,7 @@
 //! Load balancers in ERROR.
 
 use ccm_cluster::await_absent;
-use ccm_e2e::host::until;
-use ccm_e2e::openstack_lab::{Act, Fault, Of, id};
+use ccm_e2e::openstack_lab::{Act, Fault, Of, id, until};
 use serde_json::json;
 
 use crate::look::await_event;

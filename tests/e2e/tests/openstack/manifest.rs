@@ -1,9 +1,8 @@
 //! What an operator has who applies our overlay.
 
 use ccm_cluster::{NodeFixture, Settings};
-use ccm_e2e::host::until;
 use ccm_e2e::manifest;
-use ccm_e2e::openstack_lab::Of;
+use ccm_e2e::openstack_lab::{Of, until};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::PostParams;
