@@ -38,7 +38,7 @@ use crate::endpoints::{Endpoints, Target};
 use crate::error::{Refusal, TransportError, TransportReason};
 use crate::headers;
 use crate::http::{Effect, Method, Part, Request, Response};
-use crate::log::line;
+use crate::one_line::line;
 use crate::observe::{BudgetLeft, Exchange, ExchangeObserver, ExchangeOutcome};
 use crate::paths;
 use crate::process_secrets::ProcessSecrets;

@@ -39,6 +39,7 @@ mod log;
 mod login_names;
 mod long_work;
 mod memory;
+mod one_line;
 mod paths;
 mod process_secrets;
 mod redact;
@@ -59,8 +60,9 @@ pub use carryover::Carryover;
 pub use context::ProviderContext;
 pub use egress::{Egress, EgressConfig, OpenError, Predecessor};
 pub use error::{Refusal, TransportError, TransportReason};
-pub use log::{CallLog, Level, LogLimits, line};
+pub use log::{CallLog, Level, LogLimits};
 pub use memory::{CallMemory, MemoryBudget, MemoryShare, NoRoom};
+pub use one_line::line;
 pub use process_secrets::{ProcessSecrets, Veil};
 pub use settings::Settings;
 

@@ -15,12 +15,13 @@ pub(crate) mod peers;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use counters::{Counted, Counters};
+pub(crate) use counters::Counters;
 pub use peers::{CONFIG_MAP, PeerSettings};
 pub(crate) use peers::{Peers, PeersError};
 
 use crate::component::Component;
 use crate::slot::{Refusal, Refusals, Slot};
+use crate::trust::Counted;
 
 /// Most characters of a reason: the ConfigMap has room for many sources.
 const MAX_REASON: usize = 400;

@@ -15,8 +15,7 @@ use super::node_holders::pod_range;
 use super::place::Place;
 use super::{AddressClash, ClusterAddresses, cluster_ips, ips};
 use crate::object_name::ObjectName as _;
-use crate::service::predicates::{is_deleting, is_load_balancer};
-use crate::view::service::ingress;
+use crate::view::service::{ingress, is_deleting, is_load_balancer};
 
 /// How long the store may take to show what was written. Whoever could not write it asks its provider again, and reserves it again.
 const RESERVED_FOR: Duration = Duration::from_secs(2 * 60);

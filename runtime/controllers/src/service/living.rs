@@ -16,7 +16,8 @@ use tokio::time::Instant;
 
 use super::error::{SyncError, Task};
 use super::key::{Key, key};
-use super::predicates::{has_finalizer, is_load_balancer};
+use super::predicates::has_finalizer;
+use crate::view::service::is_load_balancer;
 use super::write::ServiceWriter;
 
 /// Greatest age of a list of the API server. This process made every load balancer since, so its store has their Services.

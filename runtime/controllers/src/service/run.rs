@@ -14,12 +14,12 @@ use super::job::{Job, Planned};
 use super::key::Key;
 use super::ownership::{Stranded, Work};
 use super::plan::Action;
-use super::predicates::{has_finalizer, is_load_balancer};
+use super::predicates::has_finalizer;
 use super::record::Record;
 use super::syncer::Syncer;
 use crate::queue::Verdict;
 use crate::reaction::MIN_SLOW_RETRY;
-use crate::view::service::ingress;
+use crate::view::service::{ingress, is_load_balancer};
 
 impl Syncer {
     /// Works on a Service.

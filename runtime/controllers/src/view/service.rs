@@ -13,6 +13,15 @@ const AFFINITY_SECONDS: u32 = 10_800;
 /// So many bits stand in front of an IPv4 address in IPv6.
 const MAPPED: u32 = 96;
 
+/// Whether it is of the type `LoadBalancer`, of whatever class.
+pub(crate) fn is_load_balancer(service: &Service) -> bool {
+    service.spec.as_ref().and_then(|spec| spec.type_.as_deref()) == Some("LoadBalancer")
+}
+
+pub(crate) fn is_deleting(service: &Service) -> bool {
+    service.metadata.deletion_timestamp.is_some()
+}
+
 /// What can be read of the Service, and what is wrong with it. With the latter no load balancer can be made of it: what could
 /// not be read is missing. To delete one it is good enough.
 pub(crate) fn cloud_service(service: &Service) -> (ccm_cloud::Service, Option<Failure>) {

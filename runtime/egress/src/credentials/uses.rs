@@ -11,7 +11,7 @@ pub(crate) use pin::Pin;
 use super::grant::{UseGrant, UseGrants, Within, needs_no_grant};
 use crate::error::Refusal;
 use crate::http::CaptureSource;
-use crate::log::line;
+use crate::one_line::line;
 
 /// Longest pointer in a message, in bytes.
 const MAX_SHOWN: usize = 256;

@@ -9,7 +9,7 @@ use super::{Egress, key};
 use crate::credentials::{At, Spot, Within};
 use crate::error::TransportError;
 use crate::http::{Part, Request, SignedPart};
-use crate::log::line;
+use crate::one_line::line;
 use crate::login_names::{is_login_header, is_login_value};
 
 /// Longest name in a message, in bytes.

@@ -5,7 +5,7 @@ use ccm_sandbox::{CallError, NoRoom};
 
 use super::*;
 use crate::config::ProviderRecord;
-use crate::ledger::Counted;
+use crate::trust::Counted;
 
 fn config(change: impl FnOnce(&mut ProviderConfig)) -> ProviderConfig {
     let record = ProviderRecord { source: "cloud.wasm".to_owned(), ..ProviderRecord::default() };

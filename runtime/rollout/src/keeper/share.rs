@@ -13,11 +13,12 @@ use crate::compare::naming;
 use crate::component::Component;
 use crate::gate::{self, Rejected, Step, Unpacked};
 use crate::last_good::{DIED, Remembered};
-use crate::ledger::{Counted, Entry, Judgement, Peers, PeersError};
+use crate::ledger::{Entry, Judgement, Peers, PeersError};
 use crate::release::{Release, Version};
 use crate::retry::delay;
 use crate::slot::{Refusals, Slot};
 use crate::source::Changes;
+use crate::trust::Counted;
 
 /// Before the others are asked or told again, when the API server did not answer.
 const AGAIN: Duration = Duration::from_secs(10);
