@@ -59,7 +59,7 @@ pub use call::CallScope;
 pub use carryover::Carryover;
 pub use context::ProviderContext;
 pub use egress::{Egress, EgressConfig, OpenError, Predecessor};
-pub use error::{Refusal, TransportError, TransportReason};
+pub use error::{CredentialRefusal, TransportError, TransportReason};
 pub use log::{CallLog, Level, LogLimits};
 pub use memory::{CallMemory, MemoryBudget, MemoryShare, NoRoom};
 pub use one_line::line;

@@ -16,7 +16,6 @@ use super::key::Key;
 use super::offer::Offer;
 use super::ownership::Work;
 use super::predicates::has_finalizer;
-use crate::view::service::is_load_balancer;
 use super::provider::Provider;
 use super::record::Record;
 use super::report::{NOT_SYNCED, Tried};
@@ -25,6 +24,7 @@ use super::view::told;
 use super::write::Written;
 use crate::queue::Verdict;
 use crate::reaction::MIN_SLOW_RETRY;
+use crate::view::service::is_load_balancer;
 
 /// What is known of a Service whose load balancer goes.
 #[derive(Clone, Copy, PartialEq, Eq)]

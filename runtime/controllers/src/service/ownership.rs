@@ -14,12 +14,12 @@ use super::entry::Purpose;
 use super::key::Key;
 use super::plan::{Action, Plan, Reason};
 use super::predicates::{class, has_finalizer, needs_cleanup};
-use crate::view::service::{is_deleting, is_load_balancer};
 use super::provider::{LoadBalancerMember, LoadBalancerMembers};
 use super::record::{Record, provider_of_before};
 use super::report::{NOT_SYNCED, Tried};
 use super::syncer::Syncer;
 use crate::queue::Verdict;
+use crate::view::service::{is_deleting, is_load_balancer};
 
 /// Whose a Service is, and what for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,10 +2,10 @@
 //!
 //! | the last good one | the new one | |
 //! |---|---|---|
-//! | answers | answers | compared, target by target, as during a trial |
+//! | answers | answers | compared, target by target, as during a probation |
 //! | answers | fails | a difference; after `throttled` nobody can tell |
 //! | fails | answers | the new one may be the repair |
-//! | fails | fails | nothing is compared: perhaps nobody has configured routes, and the trial asks both again |
+//! | fails | fails | nothing is compared: perhaps nobody has configured routes, and the probation asks both again |
 
 use std::collections::BTreeMap;
 

@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(highest(&counters, None, &nobody), Some(9), "of whoever does not say who it is");
     }
 
-    /// A replica whose trial a component had passed by luck once kept all others from the one before.
+    /// A replica whose probation a component had passed by luck once kept all others from the one before.
     #[test]
     fn the_counter_of_a_component_that_was_refused_afterwards_does_not_count() {
         let (mut counters, mut refused) = (Counters::default(), Refusals::default());
