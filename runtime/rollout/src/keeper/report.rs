@@ -140,6 +140,7 @@ impl Keeper {
                 self.audience.metrics.stands(&self.source, &standing, transition.gone());
                 // First: whoever is killed while others are told must not blame who was judged, nor forget the verdict.
                 if self.remembered.refused != *self.refused() {
+                    self.remembered.refused = self.refused().into_owned();
                     self.remember().await;
                 }
                 self.note_probation_of_now().await;
@@ -248,7 +249,6 @@ impl Keeper {
 
     /// Writes down what was refused, and what was proven. Returns whether that worked.
     pub(super) async fn remember(&mut self) -> bool {
-        self.remembered.refused = self.refused().into_owned();
         let Some(state_folder) = &self.state_folder else { return true };
         let written = state_folder.remember(&self.remembered).await;
         self.is_written(written, "what was refused and what was proven is not remembered")

@@ -208,7 +208,10 @@ impl Keeper {
         let untold = own.missing_in(&share.entry.counters);
         untold.iter().for_each(|counted| share.tell(Judgement::Counted(counted.clone())));
         let trouble = share.listen(self.place.as_ref().map(|place| &place.slot)).await.err();
-        let is_new = self.remembered.counters.merge(&share.entry.counters);
+        let mut is_new = self.remembered.counters.merge(&share.entry.counters);
+        for refusal in share.entry.refusals() {
+            is_new |= self.remembered.refused.add(refusal);
+        }
         let (own, _) = self.remembered.counters.split(&is_vouched);
         if own.missing_in(&share.entry.counters).iter().any(|lost| !untold.contains(lost)) {
             // Somebody has cleared the ConfigMap, or made it anew: a new pod would take what is older.
@@ -229,7 +232,7 @@ impl Keeper {
                 }
             }
         }
-        if is_new || self.remembered.refused != *self.refused() {
+        if is_new {
             self.remember().await;
         }
     }
@@ -262,9 +265,6 @@ impl Keeper {
         self.listen().await;
         self.heard()?;
         let Some(Share { entry, .. }) = &self.share else { return Ok(None) };
-        for refusal in entry.refusals() {
-            self.remembered.refused.add(refusal);
-        }
         Ok(entry.naming.clone())
     }
 

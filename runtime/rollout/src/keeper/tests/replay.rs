@@ -266,6 +266,8 @@ async fn the_counter_of_a_component_that_was_refused_elsewhere_keeps_none_out_he
     let refusal = Refusals::default().refuse(&led.standing().proven.digest, "it lied".to_owned());
     leader.share(Judgement::Refused(refusal)).await;
     standby.listen().await;
+    let restarted = first(&mut place.pod("standby", false, |_| ()).await).await;
+    assert_eq!(restarted.as_deref(), Ok("1"), "it is remembered, too");
     place.holds("2", Some(2));
     standby.look().await;
     assert_eq!((slot.standing().serving().version.as_str(), slot.standing().is_on_probation()), ("2", true));
