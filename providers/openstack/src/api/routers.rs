@@ -97,7 +97,12 @@ pub(crate) fn replace_tags(id: &str, tags: &[String]) -> Result<(), Failure> {
 
 /// Whether routes can be added and removed without a look at the others.
 pub(crate) fn is_atomic() -> Result<bool, Failure> {
+    has_extension("extraroute-atomic")
+}
+
+/// Whether Neutron has an extension.
+pub(crate) fn has_extension(alias: &str) -> Result<bool, Failure> {
     let request = NEUTRON.get("/extensions").query("fields", "alias").share(Duration::from_secs(3_600));
     let extensions: Vec<Extension> = request.send()?.json_at("/extensions")?;
-    Ok(extensions.iter().any(|extension| extension.alias == "extraroute-atomic"))
+    Ok(extensions.iter().any(|extension| extension.alias == alias))
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ccm_sdk::load_balancer_survey::{Standing, Wish};
-use ccm_sdk::types::{Backend, Failure};
+use ccm_sdk::types::{Backend, Failure, Problem};
 use ccm_sdk::{Done, cache};
 
 use super::done::told;
@@ -62,7 +62,7 @@ pub(crate) fn survey(
         groups: Groups::read(config, wishes.iter().map(|wish| &wish.service), backends)?,
     };
     let found: Vec<Option<Balancer>> = works.iter().map(|(work, _)| lists.find(work).cloned()).collect();
-    lists.read_trees(&found);
+    lists.read_trees(&works, &found);
     let surveyed = wishes.iter().zip(works).zip(found).map(|((wish, (work, problems)), balancer)| {
         let mut done = Done::new();
         let standing = told(&mut done, problems)
@@ -81,9 +81,12 @@ impl Lists {
         by_id.or_else(|| all.find(|balancer| balancer.tags.contains(&work.spec.names.uid)))
     }
 
-    fn read_trees(&mut self, found: &[Option<Balancer>]) {
-        let due = |balancer: &&Balancer| cache::get(&key(&balancer.id)).is_none();
-        let ids: BTreeSet<&str> = found.iter().flatten().filter(due).map(|balancer| balancer.id.as_str()).collect();
+    fn read_trees<'f>(&mut self, works: &[(Work<'_>, Vec<Problem>)], found: &'f [Option<Balancer>]) {
+        let due = |((work, _), balancer): (&(Work<'_>, _), &'f Option<Balancer>)| {
+            let id = balancer.as_ref()?.id.as_str();
+            cache::get(&key(id, work)).is_none().then_some(id)
+        };
+        let ids: BTreeSet<&str> = works.iter().zip(found).filter_map(due).collect();
         let ids: Vec<&str> = ids.into_iter().take(TREES).collect();
         for (id, tree) in ids.iter().zip(seen::trees(&ids)) {
             // One that cannot be read is read with the next survey.
@@ -110,7 +113,7 @@ impl Lists {
         let steps = plan::steps(work, balancer, &ports, &seen)?;
         let mut differences: Vec<String> = steps.iter().map(ToString::to_string).collect();
         if self.members.contains_key(&balancer.id) && differences.is_empty() {
-            cache::put(&key(&balancer.id), b"", COMPARED);
+            cache::put(&key(&balancer.id, work), b"", COMPARED);
         }
         differences.extend(self.groups.differences(work, balancer, &chosen)?);
         if work.spec.id.as_deref() != Some(&balancer.id) {
@@ -167,8 +170,9 @@ impl Lists {
     }
 }
 
-fn key(balancer: &str) -> String {
-    format!("compared/{balancer}")
+/// Each Service that shares a load balancer has members of its own.
+fn key(balancer: &str, work: &Work<'_>) -> String {
+    format!("compared/{balancer}/{}", work.uid())
 }
 
 /// As many members as the pool has.
