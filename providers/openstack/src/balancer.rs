@@ -202,7 +202,13 @@ fn follow_nodes(
 ) -> Result<Vec<Ingress>, Failure> {
     let (work, problems) = Work::read(config, host, service);
     let Some(balancer) = work.find(done)? else {
-        return Err(Failure::conflict("there is no load balancer whose members could be changed"));
+        let name = work.spec.id.as_deref().unwrap_or(&work.spec.names.balancer);
+        let way_out = match Problem::refusal(problems) {
+            Some(wrong) => format!("correct the Service first, then it is made: {}", wrong.message),
+            None => "it is made when the Service is next ensured".to_owned(),
+        };
+        let message = format!("load balancer {name} is not there, so its members cannot follow the Nodes; {way_out}");
+        return Err(Failure::conflict(message));
     };
     if balancer.status == "ERROR" {
         // What cannot be made again is not deleted.
@@ -249,14 +255,21 @@ impl Work<'_> {
         let most = usize::try_from(self.config.balancers.most_shared).unwrap_or(usize::MAX);
         if others.len() >= most {
             let message = format!(
-                "load balancer {} already shared with {} Services; max-shared-lb is {most}",
+                "load balancer {} already shared with {} Services; max-shared-lb is {most}: raise it in [LoadBalancer], or remove annotation {} to get another load balancer",
                 balancer.id,
-                others.len()
+                others.len(),
+                names::ID
             );
             return Err(Failure::conflict(message).annotation(names::ID));
         }
         if self.spec.internal {
-            return Err(Failure::invalid("internal Service cannot share a load balancer").annotation(names::INTERNAL));
+            let message = format!(
+                "internal Service cannot share load balancer {}, which is another Service's: remove annotation {} to get another load balancer, or set {} to false",
+                balancer.id,
+                names::ID,
+                names::INTERNAL
+            );
+            return Err(Failure::invalid(message).annotation(names::INTERNAL));
         }
         Ok(())
     }

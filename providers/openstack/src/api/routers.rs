@@ -53,7 +53,11 @@ struct Routes<'a> {
 /// The router now.
 pub(crate) fn get(id: &str) -> Result<Router, Failure> {
     let found = NEUTRON.get("/routers/{id}").arg("id", id).send()?.optional()?;
-    let missing = || Failure::unauthorized(format!("there is no router {id}, or it is another project's"));
+    let missing = || {
+        Failure::unauthorized(format!(
+            "there is no router {id}, or it is another project's; correct router-id in [Route]"
+        ))
+    };
     found.ok_or_else(missing)?.json_at("/router")
 }
 

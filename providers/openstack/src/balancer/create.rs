@@ -21,8 +21,6 @@ pub(super) const LOOK: Duration = Duration::from_secs(5);
 /// When to look at one that is being made.
 const MADE: Duration = Duration::from_secs(2);
 
-const MAY_SHOW: &str = "a load balancer was asked for, and there was no answer; it may still show";
-
 fn new(balancer: &str) -> String {
     format!("new/{balancer}")
 }
@@ -48,7 +46,7 @@ impl Work<'_> {
     pub(super) fn create(&self, backends: &[&Backend], done: &mut Done) -> Result<Vec<Ingress>, Failure> {
         let asked = self.asked();
         if cache::get(&asked).is_some() {
-            return Err(Failure::retry(MAY_SHOW).after(LOOK));
+            return Err(Failure::retry(self.may_show()).after(LOOK));
         }
         let subnet = self.subnet(backends)?;
         let ports = self.parts(None, subnet.as_deref()).ports(self.service, backends);
@@ -84,6 +82,14 @@ impl Work<'_> {
         Err(Failure::pending(format!("load balancer {} is being made", balancer.id)).after(MADE))
     }
 
+    fn may_show(&self) -> String {
+        format!(
+            "the request for load balancer {} had no answer, and Octavia may still make it; looked for again in {} s",
+            self.spec.names.balancer,
+            LOOK.as_secs()
+        )
+    }
+
     fn asked(&self) -> String {
         format!("asked/{}", self.service.uid)
     }
@@ -100,7 +106,7 @@ impl Work<'_> {
     /// One was asked for without an answer, and may still be made.
     pub(super) fn await_unheard(&self) -> Result<(), Failure> {
         match cache::get(&self.asked()) {
-            Some(_) => Err(Failure::pending(MAY_SHOW).after(LOOK)),
+            Some(_) => Err(Failure::pending(self.may_show()).after(LOOK)),
             None => Ok(()),
         }
     }

@@ -163,14 +163,36 @@ fn sources(work: &Work<'_>, balancer: &Balancer) -> Result<Vec<Cidr>, Failure> {
         Some(text) => text,
         None => {
             let found = floating_ips::subnet(subnet)?;
-            let found =
-                found.ok_or_else(|| Failure::retry(format!("the subnet of the members, {subnet:?}, is not there")))?;
+            let found = found.ok_or_else(|| {
+                let from = named_by(work, balancer, subnet);
+                Failure::retry(format!("the subnet of the members, {subnet:?}, is not there; {from}"))
+            })?;
             cache::put_json(&key, &found.cidr, SUBNET);
             found.cidr
         }
     };
-    let range = Cidr::masked(&text).ok_or_else(|| Failure::retry(format!("subnet {subnet} has the range {text:?}")))?;
+    let range = Cidr::masked(&text).ok_or_else(|| {
+        let from = named_by(work, balancer, subnet);
+        Failure::retry(format!("subnet {subnet:?} of the members has the range {text:?}, which is no CIDR; {from}"))
+    })?;
     Ok(vec![range])
+}
+
+/// Where somebody can name another subnet for the members.
+fn named_by(work: &Work<'_>, balancer: &Balancer, subnet: &str) -> String {
+    let [members, own] = [crate::annotations::MEMBER_SUBNET, crate::annotations::SUBNET];
+    let place = &work.spec.place;
+    let (annotation, key) = match (place.member_subnet.is_some(), place.subnet.is_some()) {
+        (true, _) => (members, "member-subnet-id"),
+        (false, true) => (own, "subnet-id"),
+        (false, false) => {
+            return format!("it is that of load balancer {}: name another with annotation {members}", balancer.id);
+        }
+    };
+    match work.service.annotation(annotation) {
+        Some(named) if named == subnet => format!("correct annotation {annotation}"),
+        _ => format!("correct {key} in the cloud.conf"),
+    }
 }
 
 fn rules(work: &Work<'_>, group: &str, sources: &[Cidr]) -> Vec<NewRule> {

@@ -1,7 +1,7 @@
 //! Compares many load balancers at once with what their Services ask for, from a few lists. Their security groups are among them.
 //!
-//! Lists have no members, only how many a pool has. Trees have, one for each load balancer: some are read with each survey, so that in the
-//! end the members of each are compared about once an hour.
+//! Lists have no members, only how many a pool has. Trees have, one for each load balancer. At the start a few of them are read, since
+//! everything waits for that survey; the hourly surveys after it read them all.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,10 +22,14 @@ use crate::api::octavia::{self, Balancer, Listener, Member, Monitor, Pool};
 use crate::config::Config;
 use crate::desired::Port;
 
-/// Trees of one survey.
-const TREES: usize = 4;
-/// How long members that were compared are believed.
-const COMPARED: Duration = Duration::from_secs(3_600);
+/// Trees of the first survey: with its lists, and those of servers and ports, a restart costs ten requests.
+const TREES: usize = 3;
+/// How long members that were compared are believed: an hourly survey may come after two thirds of an hour.
+const COMPARED: Duration = Duration::from_secs(1_800);
+/// How long the surveys of a start may take: one for each few hundred Services.
+const START: Duration = Duration::from_secs(60);
+/// Longer than from one survey to the next.
+const STARTED: Duration = Duration::from_secs(86_400);
 
 /// All of the project.
 struct Lists {
@@ -87,7 +91,8 @@ impl Lists {
             cache::get(&key(id, work)).is_none().then_some(id)
         };
         let ids: BTreeSet<&str> = works.iter().zip(found).filter_map(due).collect();
-        let ids: Vec<&str> = ids.into_iter().take(TREES).collect();
+        let most = if is_start() { TREES } else { usize::MAX };
+        let ids: Vec<&str> = ids.into_iter().take(most).collect();
         for (id, tree) in ids.iter().zip(seen::trees(&ids)) {
             // One that cannot be read is read with the next survey.
             if let Ok(tree) = tree {
@@ -168,6 +173,17 @@ impl Lists {
             in_full: false,
         }
     }
+}
+
+/// Whether this survey is one of those at the start, as far as anybody remembers.
+fn is_start() -> bool {
+    const STARTING: &str = "surveys/starting";
+    const SURVEYED: &str = "surveys/started";
+    if cache::get(SURVEYED).is_none() {
+        cache::put(STARTING, b"", START);
+    }
+    cache::put(SURVEYED, b"", STARTED);
+    cache::get(STARTING).is_some()
 }
 
 /// Each Service that shares a load balancer has members of its own.

@@ -86,8 +86,10 @@ fn a_request_without_an_answer_is_not_sent_again_before_what_it_made_can_show() 
     let cloud = empty().on(POST, Reply::lost(TransportReason::Timeout, true));
     assert_eq!(reaction(&run(&service(&[]))), Reaction::Retry);
     cloud.pass(30);
-    assert_eq!(reaction(&run(&service(&[]))), Reaction::Retry);
-    assert_eq!(written(&cloud), [POST]);
+    let done = run(&service(&[]));
+    assert_eq!((reaction(&done), written(&cloud)), (Reaction::Retry, vec![POST.to_owned()]));
+    let said = message(&done);
+    assert!(said.contains(&format!("load balancer {NAME}")) && said.ends_with("looked for again in 5 s"), "{said}");
     // It shows, by its tag.
     let cloud = cloud
         .on(LIST, many("loadbalancers", &[balancer()]))
@@ -277,7 +279,7 @@ fn tls_is_ended_with_what_barbican_has() {
     for (reference, words) in [
         ("https://kms/v1/secrets/s-1", "has no such container or secret"),
         ("https://kms/v1/orders/s-1", "tlsContainerRef type orders unknown"),
-        ("s-1", "invalid tlsContainerRef"),
+        ("s-1", "invalid tlsContainerRef for service default/test: s-1; it has to end in containers/ID or secrets/ID"),
     ] {
         let _cloud = empty().on(secret, absent.clone());
         let done = run(&tls(reference));

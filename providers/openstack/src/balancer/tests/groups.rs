@@ -424,3 +424,31 @@ fn os_207_without_a_subnet_no_path_is_without_an_id() {
     assert_eq!(reaction(&done), Reaction::Retry, "os_207");
     assert!(!cloud.lines().iter().any(|line| line.contains("/subnets")), "{:?}", cloud.lines());
 }
+
+#[test]
+fn a_subnet_of_members_that_cannot_be_used_is_told_with_who_named_it() {
+    let no_cidr = json!({ "id": "s-9", "network_id": "n", "cidr": "10.1.0", "ip_version": 4 });
+    let absent = || {
+        Reply::json(404, r#"{"NeutronError": {"type": "SubnetNotFound", "message": "Subnet s-9 could not be found"}}"#)
+    };
+    let annotated = names::MEMBER_SUBNET;
+    for (annotations, by_file, reply, words) in [
+        (vec![(annotated, "s-9")], "", absent(), ["\"s-9\", is not there", "correct annotation", annotated]),
+        (vec![], "s-9", absent(), ["\"s-9\", is not there", "correct member-subnet-id", "in the cloud.conf"]),
+        (
+            vec![],
+            "s-9",
+            one("subnet", &no_cidr),
+            ["\"s-9\"", "\"10.1.0\", which is no CIDR", "correct member-subnet-id"],
+        ),
+    ] {
+        let mut config = managed();
+        config.balancers.place.member_subnet = by_file.to_owned();
+        let members = [1, 2].map(|number| with(member(number), json!({ "subnet_id": "s-9" })));
+        let _cloud = cloud_of(&balancer(), &[listener()], &[pool()], &members)
+            .on("network GET /security-groups", many("security_groups", &[group(&json!([good_rule()]))]))
+            .on("network GET /subnets/s-9", reply);
+        let done = ensure(&config, &host(), &settled(&annotations), &nodes());
+        assert!(words.iter().all(|word| message(&done).contains(word)), "{}", message(&done));
+    }
+}
