@@ -83,7 +83,7 @@ fn present(id: String) -> Result<String, Failure> {
 
 /// What a load balancer that exists should have.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct ExpectedCertificate {
     /// ID of its certificate, if it should have one.
     pub(crate) id: Option<String>,
     /// What is wrong with what the Service names, which does not count.
@@ -95,13 +95,13 @@ pub(crate) struct Kept {
 /// # Errors
 ///
 /// As [`of_new`].
-pub(crate) fn of_existing(certificate: &Certificate, balancer: &Balancer) -> Result<Kept, Failure> {
+pub(crate) fn of_existing(certificate: &Certificate, balancer: &Balancer) -> Result<ExpectedCertificate, Failure> {
     let asked = match resolve(certificate) {
         Err(failure) => Some(serving(certificate, balancer).ok_or(failure)?),
         Ok(asked) => asked,
     };
-    let Some(asked) = asked else { return Ok(Kept::default()) };
-    let as_asked = |asked| Ok(Kept { id: Some(present(asked)?), remark: None });
+    let Some(asked) = asked else { return Ok(ExpectedCertificate::default()) };
+    let as_asked = |asked| Ok(ExpectedCertificate { id: Some(present(asked)?), remark: None });
     let mut ids = balancer.forwarding_rules.iter().map(|rule| &rule.certificate_id);
     // People write IDs in any case. What the load balancer has in another one does not differ.
     let asked = ids.clone().find(|id| id.eq_ignore_ascii_case(&asked)).cloned().unwrap_or(asked);
@@ -115,7 +115,7 @@ pub(crate) fn of_existing(certificate: &Certificate, balancer: &Balancer) -> Res
         None => {
             // A mistake looks like a certificate that was renewed: neither is there.
             let remark = matches!(certificate, Certificate::Id(_)).then(|| gone(&asked, &present, balancer));
-            Ok(Kept { id: Some(present.id), remark })
+            Ok(ExpectedCertificate { id: Some(present.id), remark })
         }
     }
 }

@@ -18,7 +18,7 @@ use ccm_sdk::types::{Failure, Problem, Reaction, Service, ServiceType};
 use crate::annotations as names;
 use crate::api::{self, balancers};
 use crate::balancer::{find, tags_of_new};
-use crate::certificate::{self, Kept};
+use crate::certificate::{self, ExpectedCertificate};
 use crate::config::Config;
 use crate::desired::{self, Fixed, Parts, rules};
 use crate::kind::Kind;
@@ -93,7 +93,7 @@ fn judge(
             };
             let fixed = Fixed::of_new(service_spec, config, region);
             let id = certificate::of_new(service_spec.certificate_of(fixed.kind))?;
-            (fixed, Kept { id, remark: None })
+            (fixed, ExpectedCertificate { id, remark: None })
         }
     };
     let parts = Parts { service_spec, fixed: &fixed, nodes: None, certificate: kept.id.as_deref() };

@@ -75,7 +75,7 @@ pub struct EventSettings {
     /// same time by then. After that the Event is counted as dropped, and so is each further one at once until there is room.
     pub room_timeout: Duration,
     /// Most Events that are being written at the same time, each about another object. Default 16. While other writes wait for
-    /// the API server it is [`BESIDE_WORK`] of them, until the queue is half full: a Node becomes usable before it is told.
+    /// the API server it is 2, until the queue is half full: a Node becomes usable before it is told.
     pub concurrency: usize,
     /// How long waiting Events may still be written after the stop signal. Default 5 s. The rest is counted as dropped.
     pub drain_timeout: Duration,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::load_balancer::Answer;
+use crate::load_balancer::CallFuture;
 use crate::{Descriptor, Failure, Node, Service};
 
 /// What a failure is about.
@@ -37,5 +37,5 @@ pub trait Cluster: Send + Sync + 'static {
         &self,
         nodes: Vec<Node>,
         services: Vec<Service>,
-    ) -> Answer<'_, Result<Vec<(ClusterSubject, Failure)>, Failure>>;
+    ) -> CallFuture<'_, Result<Vec<(ClusterSubject, Failure)>, Failure>>;
 }

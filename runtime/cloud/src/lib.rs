@@ -32,7 +32,7 @@ pub use event::{EventSink, Severity, Subject};
 pub use failure::{Failure, FindError, Problem, Reaction};
 pub use instance::{Finding, Instance, InstanceState, Instances, Need};
 pub use leadership::{Alone, Leadership};
-pub use load_balancer::{Answer, LoadBalancerSource, LoadBalancers, Mark, Outcome, Standing, Wish};
+pub use load_balancer::{CallFuture, LoadBalancerSource, LoadBalancers, Mark, Outcome, Standing, Wish};
 pub use lookups::{Keeper, Lookups, Member};
 pub use node::{Address, AddressKind, Described, Node};
 pub use route::{Route, RouteChangeError, RouteOutcome, RouteSource, RouteState, RouteWish, Routes};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::{Backend, Descriptor, Failure, Ingress, Problem, Reaction, Service};
 
 /// What a provider answers; a future that can be kept beside those of other providers.
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type CallFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What a call that may change a load balancer has come to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -88,12 +88,12 @@ pub trait LoadBalancerSource: Send + Sync + 'static {
 
     /// Whether what this component ([`LoadBalancers::component`]) wrote is not to be trusted: it was refused after it had served.
     /// True before anybody is told of the exchange that follows, and after a restart as well.
-    fn is_refused(&self, _component: &str) -> bool {
+    fn is_taken_back(&self, _component: &str) -> bool {
         false
     }
 
     /// Whether the component of the moment is not proven yet, and may be taken back for what it does.
-    fn is_on_trial(&self) -> bool {
+    fn is_on_probation(&self) -> bool {
         false
     }
 }
@@ -124,35 +124,35 @@ pub trait LoadBalancers: Send + Sync + 'static {
     fn configuration(&self) -> String;
 
     /// The load balancer's name in the cloud.
-    fn name(&self, service: Service) -> Answer<'_, Result<String, Failure>>;
+    fn name(&self, service: Service) -> CallFuture<'_, Result<String, Failure>>;
 
     /// Things that only one call at a time may change: Services with a name in common are handled one after another.
-    fn locks(&self, service: Service) -> Answer<'_, Result<Vec<String>, Failure>>;
+    fn locks(&self, service: Service) -> CallFuture<'_, Result<Vec<String>, Failure>>;
 
     /// The load balancer as it is; none when there is none. Changes nothing.
-    fn get(&self, service: Service) -> Answer<'_, Result<Option<Vec<Ingress>>, Failure>>;
+    fn get(&self, service: Service) -> CallFuture<'_, Result<Option<Vec<Ingress>>, Failure>>;
 
     /// The load balancer that [`ensure`](Self::ensure) would change, and whose it is; none when there is none, or when the
     /// provider leaves the Service to somebody else. Changes nothing.
-    fn get_mark(&self, service: Service) -> Answer<'_, Result<Option<Mark>, Failure>>;
+    fn get_mark(&self, service: Service) -> CallFuture<'_, Result<Option<Mark>, Failure>>;
 
     /// Creates it, or changes it to what the Service asks for.
-    fn ensure(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome>;
+    fn ensure(&self, service: Service, backends: Arc<[Backend]>) -> CallFuture<'_, Outcome>;
 
     /// As [`ensure`](Self::ensure), where nobody waits for it: the Service is as it was, and only the provider is another one. Its
     /// requests to the cloud let all others go first.
-    fn ensure_unhurried(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome>;
+    fn ensure_unhurried(&self, service: Service, backends: Arc<[Backend]>) -> CallFuture<'_, Outcome>;
 
     /// Changes nothing but the backends.
-    fn update_backends(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome>;
+    fn update_backends(&self, service: Service, backends: Arc<[Backend]>) -> CallFuture<'_, Outcome>;
 
     /// No failure only when nothing is left of it.
-    fn delete(&self, service: Service) -> Answer<'_, Outcome>;
+    fn delete(&self, service: Service) -> CallFuture<'_, Outcome>;
 
     /// Sees to it that nothing in the cloud leads from the Service to what was its load balancer, which stays. Returns what was
     /// changed, for people. A failure with the reaction [`Unsupported`](crate::Reaction::Unsupported) where the provider has no such
     /// interface: then it may find the load balancer again.
-    fn orphan(&self, _service: Service) -> Answer<'_, Result<Vec<String>, Failure>> {
+    fn orphan(&self, _service: Service) -> CallFuture<'_, Result<Vec<String>, Failure>> {
         Box::pin(async { Err(Failure::new(Reaction::Unsupported, "the provider cannot give load balancers up")) })
     }
 
@@ -163,7 +163,7 @@ pub trait LoadBalancers: Send + Sync + 'static {
         service: Service,
         before: Option<Service>,
         online: bool,
-    ) -> Answer<'_, Result<Vec<Problem>, Failure>>;
+    ) -> CallFuture<'_, Result<Vec<Problem>, Failure>>;
 
     /// Whether the provider, since it was loaded, asked which Nodes a label selector matches: then the labels of Nodes may decide
     /// about load balancers.
@@ -174,7 +174,7 @@ pub trait LoadBalancers: Send + Sync + 'static {
 
     /// One standing per wish, in order. Changes nothing. With a failure nothing was compared; it has the reaction
     /// [`Unsupported`](crate::Reaction::Unsupported) where [`surveys`](Self::surveys) says no.
-    fn survey(&self, backends: Arc<[Backend]>, wishes: Vec<Wish>) -> Answer<'_, Result<Vec<Standing>, Failure>>;
+    fn survey(&self, backends: Arc<[Backend]>, wishes: Vec<Wish>) -> CallFuture<'_, Result<Vec<Standing>, Failure>>;
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::load_balancer::Answer;
+use crate::load_balancer::CallFuture;
 use crate::{Address, Descriptor, Failure, Node};
 
 /// How a route stands.
@@ -99,7 +99,7 @@ pub trait Routes: Send + Sync + 'static {
 
     /// The routes of this cluster and no others. `nodes` are all that the provider takes care of: what leads to none of them leads
     /// nowhere.
-    fn get_all(&self, nodes: Vec<Node>) -> Answer<'_, Result<Vec<Route>, Failure>>;
+    fn get_all(&self, nodes: Vec<Node>) -> CallFuture<'_, Result<Vec<Route>, Failure>>;
 
     /// Removes the `obsolete` routes, then makes the `wanted` ones. One outcome for each, in this order. What is gone already, or in
     /// place already, is no failure.
@@ -111,5 +111,5 @@ pub trait Routes: Send + Sync + 'static {
         &self,
         obsolete: Vec<Route>,
         wanted: Vec<RouteWish>,
-    ) -> Answer<'_, Result<Vec<RouteOutcome>, RouteChangeError>>;
+    ) -> CallFuture<'_, Result<Vec<RouteOutcome>, RouteChangeError>>;
 }

@@ -8,8 +8,8 @@
 //! | [`service_holders`] | which Service has an address, or is about to get it |
 //! | [`server_names`] | the addresses of names by which clients reach the API server |
 
+pub(crate) mod address_target;
 mod node_holders;
-pub(crate) mod place;
 mod server_names;
 mod service_holders;
 

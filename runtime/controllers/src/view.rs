@@ -3,3 +3,4 @@
 pub(crate) mod node;
 pub(crate) mod selector;
 pub(crate) mod service;
+mod source_ranges;

@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 
-use crate::log::line;
+use crate::one_line::line;
 
 /// Headers in which clouds give a request its ID.
 const REQUEST_IDS: [&str; 6] = [

@@ -1,6 +1,6 @@
 //! Limits how many requests a cloud gets, and decides which one goes first.
 //!
-//! One [`Budget`] per endpoint, or for several behind one limit of the cloud. A request waits for its turn ([`Budget::acquire`]) and tells how it ended
+//! One [`EndpointBudget`] per endpoint, or for several behind one limit of the cloud. A request waits for its turn ([`EndpointBudget::acquire`]) and tells how it ended
 //! ([`Permit::answered`], [`Permit::failed`]); from that the budget learns. What can hold a request back:
 //!
 //! | held by | who | until |
@@ -14,8 +14,8 @@
 
 mod breaker;
 mod bucket;
+mod no_turn;
 mod rate_limit_headers;
-mod refused;
 mod settings;
 mod state;
 mod wait_queue;
@@ -29,7 +29,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
-pub(crate) use refused::{Refused, RefusedReason};
+pub(crate) use no_turn::{NoTurn, NoTurnReason};
 pub use settings::{BudgetSettings, Class};
 
 use rate_limit_headers::RateLimitHeaders;
@@ -69,7 +69,7 @@ pub(crate) struct Left {
 
 /// The requests of one endpoint, or of several that the cloud counts together. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Budget {
+pub(crate) struct EndpointBudget {
     inner: Arc<Inner>,
 }
 
@@ -82,7 +82,7 @@ struct Inner {
     recoveries: watch::Sender<u64>,
 }
 
-impl Budget {
+impl EndpointBudget {
     /// A budget that knows nothing of its cloud yet, with another wall clock, which is needed for what clouds tell as Unix time or as a
     /// date.
     #[cfg(test)]
@@ -129,17 +129,17 @@ impl Budget {
     /// # Errors
     ///
     /// There is no turn in that time. Said at once where it is known at once.
-    pub(crate) async fn acquire(&self, class: Class, deadline: Instant) -> Result<Permit, Refused> {
+    pub(crate) async fn acquire(&self, class: Class, deadline: Instant) -> Result<Permit, NoTurn> {
         let arrived = Instant::now();
         if deadline <= arrived {
-            return Err(Refused::late());
+            return Err(NoTurn::late());
         }
         let limit = arrived.checked_add(self.inner.settings.max_wait).map_or(deadline, |most| most.min(deadline));
         let ticket = Ticket::join(&self.inner, class, limit)?;
         loop {
             match self.inner.turn(&ticket, arrived, limit) {
                 Turn::Go(permit) => return Ok(permit),
-                Turn::Never(refused) => return Err(refused),
+                Turn::Never(no_turn) => return Err(no_turn),
                 Turn::Wait(until) => {
                     // Woken or not: the state tells what is next.
                     let _elapsed = timeout_at(until, ticket.wake.notified()).await;
@@ -174,7 +174,7 @@ impl Budget {
 enum Turn {
     Go(Permit),
     Wait(Instant),
-    Never(Refused),
+    Never(NoTurn),
 }
 
 impl Inner {
@@ -201,7 +201,7 @@ impl Inner {
             },
         };
         if now >= limit || blocked.until.is_some_and(|until| until > limit) {
-            return Turn::Never(state.refused(blocked, now, &self.settings));
+            return Turn::Never(state.no_turn(blocked, now, &self.settings));
         }
         // Others are woken when they have become the first, or can no longer make it.
         Turn::Wait(blocked.until.filter(|_| first).unwrap_or(limit))
@@ -216,15 +216,15 @@ struct Ticket<'a> {
 }
 
 impl<'a> Ticket<'a> {
-    /// Refused when those who are there already take all the time until `limit`.
-    fn join(budget: &'a Inner, class: Class, limit: Instant) -> Result<Self, Refused> {
+    /// No turn when those who are there already take all the time until `limit`.
+    fn join(budget: &'a Inner, class: Class, limit: Instant) -> Result<Self, NoTurn> {
         let now = Instant::now();
         let mut state = budget.state.lock();
         let turn = now.checked_add(state.bucket.wait(state.queue.ahead(class), now));
         if turn.is_none_or(|turn| turn > limit) {
             let rate = Blocked { why: Why::Rate, until: turn };
             let blocked = state.blocked(class, now, &budget.settings).filter(|other| other.until > turn);
-            return Err(state.refused(blocked.unwrap_or(rate), now, &budget.settings));
+            return Err(state.no_turn(blocked.unwrap_or(rate), now, &budget.settings));
         }
         let (number, wake) = state.queue.join(class);
         Ok(Self { budget, number, wake })

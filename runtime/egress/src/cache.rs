@@ -9,7 +9,7 @@ use tokio::time::Instant;
 pub(crate) const MAX_KEY: usize = 1024;
 
 #[derive(Clone)]
-struct Entry {
+struct CachedValue {
     value: Vec<u8>,
     /// None: longer than the clock can say.
     expires: Option<Instant>,
@@ -21,8 +21,8 @@ struct Bytes;
 /// What an entry takes besides key and value: 4 MiB of empty values once took 140 MB.
 const ENTRY_BYTES: usize = 256;
 
-impl Weighter<String, Entry> for Bytes {
-    fn weight(&self, key: &String, entry: &Entry) -> u64 {
+impl Weighter<String, CachedValue> for Bytes {
+    fn weight(&self, key: &String, entry: &CachedValue) -> u64 {
         let bytes = key.len().saturating_add(entry.value.len()).saturating_add(ENTRY_BYTES);
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
@@ -30,7 +30,7 @@ impl Weighter<String, Entry> for Bytes {
 
 /// A cache of at most so many bytes. What is used least goes first.
 pub struct Cache {
-    entries: quick_cache::sync::Cache<String, Entry, Bytes>,
+    entries: quick_cache::sync::Cache<String, CachedValue, Bytes>,
     capacity: u64,
 }
 
@@ -58,7 +58,7 @@ impl Cache {
 
     /// Keeps `value` for `ttl` or less. What does not fit at all is not kept.
     pub fn put(&self, key: String, value: Vec<u8>, ttl: Duration) {
-        let entry = Entry { value, expires: Instant::now().checked_add(ttl) };
+        let entry = CachedValue { value, expires: Instant::now().checked_add(ttl) };
         if key.len() > MAX_KEY || Bytes.weight(&key, &entry) > self.capacity {
             self.entries.remove(&key);
             return;

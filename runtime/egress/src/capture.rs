@@ -61,13 +61,13 @@ pub(crate) struct Captured {
 }
 
 /// An answer that is kept, and counted for as long.
-struct Kept {
+struct KeptAnswer {
     answer: Response,
     bytes: usize,
     all: Arc<AtomicUsize>,
 }
 
-impl Drop for Kept {
+impl Drop for KeptAnswer {
     fn drop(&mut self) {
         self.all.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -93,9 +93,9 @@ struct State {
     begins: Option<Instant>,
     ends: Option<Instant>,
     /// The login behind the value: what was asked, and what came.
-    login: Option<(Key, Arc<Kept>)>,
+    login: Option<(Key, Arc<KeptAnswer>)>,
     /// The login that brought nothing last: what was asked, when it was over, and what the cloud said.
-    failure: Option<(Key, Instant, Arc<Kept>)>,
+    failure: Option<(Key, Instant, Arc<KeptAnswer>)>,
     /// The newest last.
     refused: VecDeque<RefusedLogin>,
 }
@@ -104,7 +104,7 @@ struct State {
 #[derive(Clone)]
 struct RefusedLogin {
     request: Key,
-    answer: Arc<Kept>,
+    answer: Arc<KeptAnswer>,
     wait: Duration,
     until: Instant,
 }
@@ -133,7 +133,7 @@ impl Captured {
             other.slots.lock().iter().map(|(name, slot)| (name.clone(), Arc::clone(slot))).collect();
         for (name, slot) in slots {
             let mut state = slot.state.lock().clone();
-            let count = |kept: &mut Arc<Kept>| *kept = self.count(kept.answer.clone());
+            let count = |kept: &mut Arc<KeptAnswer>| *kept = self.count(kept.answer.clone());
             state.login.iter_mut().for_each(|(_, kept)| count(kept));
             state.failure.iter_mut().for_each(|(_, _, kept)| count(kept));
             state.refused.iter_mut().for_each(|refused| count(&mut refused.answer));
@@ -163,14 +163,14 @@ impl Captured {
     }
 
     /// Counts an answer for as long as it is kept.
-    fn count(&self, answer: Response) -> Arc<Kept> {
+    fn count(&self, answer: Response) -> Arc<KeptAnswer> {
         let bytes = answer.text_len().saturating_add(OVERHEAD);
         self.kept.fetch_add(bytes, Ordering::Relaxed);
-        Arc::new(Kept { answer, bytes, all: Arc::clone(&self.kept) })
+        Arc::new(KeptAnswer { answer, bytes, all: Arc::clone(&self.kept) })
     }
 
     /// Keeps an answer, if there is room for it.
-    fn keep(&self, answer: &Response, most: usize) -> Option<Arc<Kept>> {
+    fn keep(&self, answer: &Response, most: usize) -> Option<Arc<KeptAnswer>> {
         let kept = self.kept.load(Ordering::Relaxed);
         let fits = kept.saturating_add(answer.text_len()).saturating_add(OVERHEAD) <= most;
         fits.then(|| self.count(answer.clone()))
@@ -368,7 +368,7 @@ impl State {
     }
 
     /// Each refusal of the same login doubles the time until the next.
-    fn refuse(&mut self, request: Key, answer: Arc<Kept>) {
+    fn refuse(&mut self, request: Key, answer: Arc<KeptAnswer>) {
         let last = self.refused.iter().position(|refused| refused.request == request);
         let last = last.and_then(|index| self.refused.remove(index));
         let wait = last.map_or(BACK_OFF, |last| last.wait.saturating_mul(2).min(MAX_BACK_OFF));

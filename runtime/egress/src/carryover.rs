@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ccm_cloud::Descriptor;
 use parking_lot::Mutex;
 
-use crate::budget::{Budget, BudgetSettings};
+use crate::budget::{BudgetSettings, EndpointBudget};
 use crate::capture::Captured;
 use crate::credentials::Pin;
 use crate::endpoints::Bindings;
@@ -113,38 +113,38 @@ pub(crate) struct Budgets(Mutex<KeptBudgets>);
 #[derive(Default)]
 struct KeptBudgets {
     /// Of the component that was taken last.
-    taken: BTreeMap<String, Budget>,
+    taken: BTreeMap<String, EndpointBudget>,
     /// Of the one that was looked at last, as far as they are others. What those before it made up is forgotten.
-    on_trial: BTreeMap<String, Budget>,
+    on_probation: BTreeMap<String, EndpointBudget>,
 }
 
 impl Budgets {
     /// A budget for each endpoint that `descriptor` declares: the one of before while the cloud's limits are the same, or a new one, which keeps
     /// the pauses. Later components use the new one only after [`taken`](Self::taken).
-    pub(crate) fn of(&self, descriptor: &Descriptor, settings: &BudgetSettings) -> BTreeMap<String, Budget> {
+    pub(crate) fn of(&self, descriptor: &Descriptor, settings: &BudgetSettings) -> BTreeMap<String, EndpointBudget> {
         let mut kept = self.0.lock();
         let is_shared = |name: &String| descriptor.budgets.iter().any(|cloud| cloud.endpoints.contains(name));
         let alone = descriptor.endpoints.iter().map(|endpoint| &endpoint.name).filter(|name| !is_shared(name));
         let alone = alone.map(|name| ccm_cloud::Budget { endpoints: vec![name.clone()], ..Default::default() });
-        let (mut budgets, mut on_trial) = (BTreeMap::new(), BTreeMap::new());
+        let (mut budgets, mut on_probation) = (BTreeMap::new(), BTreeMap::new());
         for cloud in descriptor.budgets.iter().cloned().chain(alone) {
-            let known = |name: &String| kept.taken.get(name).or_else(|| kept.on_trial.get(name)).cloned();
-            let before: Vec<Budget> = cloud.endpoints.iter().filter_map(known).collect();
-            let budget = Budget::of(&cloud.endpoints, settings.clone().of_cloud(&cloud), &before);
+            let known = |name: &String| kept.taken.get(name).or_else(|| kept.on_probation.get(name)).cloned();
+            let before: Vec<EndpointBudget> = cloud.endpoints.iter().filter_map(known).collect();
+            let budget = EndpointBudget::of(&cloud.endpoints, settings.clone().of_cloud(&cloud), &before);
             for name in cloud.endpoints {
                 let first = known(&name).unwrap_or_else(|| budget.clone());
-                on_trial.insert(name.clone(), first);
+                on_probation.insert(name.clone(), first);
                 budgets.insert(name, budget.clone());
             }
         }
-        on_trial.retain(|name, _| !kept.taken.contains_key(name));
-        kept.on_trial = on_trial;
+        on_probation.retain(|name, _| !kept.taken.contains_key(name));
+        kept.on_probation = on_probation;
         budgets
     }
 
     /// The component with these was taken.
-    pub(crate) fn taken(&self, budgets: &BTreeMap<String, Budget>) {
-        *self.0.lock() = KeptBudgets { taken: budgets.clone(), on_trial: BTreeMap::new() };
+    pub(crate) fn taken(&self, budgets: &BTreeMap<String, EndpointBudget>) {
+        *self.0.lock() = KeptBudgets { taken: budgets.clone(), on_probation: BTreeMap::new() };
     }
 }
 
@@ -157,7 +157,7 @@ mod tests {
     use http::HeaderMap;
 
     use super::*;
-    use crate::budget::{Class, Refused};
+    use crate::budget::{Class, NoTurn};
     use crate::credentials::CredentialSource;
     use crate::egress::{Egress, EgressConfig, OpenError};
     use crate::secret::Secret;
@@ -202,7 +202,7 @@ mod tests {
         assert!(admit(&carryover, "two", false).is_ok() && admit(&carryover, "one", false).is_err());
     }
 
-    fn budgets_of(carryover: &Carryover, budgets: &[ccm_cloud::Budget]) -> BTreeMap<String, Budget> {
+    fn budgets_of(carryover: &Carryover, budgets: &[ccm_cloud::Budget]) -> BTreeMap<String, EndpointBudget> {
         let endpoint = |name: &str| Endpoint {
             name: name.to_owned(),
             purpose: String::new(),
@@ -220,7 +220,7 @@ mod tests {
         ccm_cloud::Budget { endpoints, per_second: NonZeroU32::new(10), ..Default::default() }
     }
 
-    async fn send(budget: &Budget, status: u16) -> Result<(), Refused> {
+    async fn send(budget: &EndpointBudget, status: u16) -> Result<(), NoTurn> {
         let deadline = tokio::time::Instant::now() + Duration::from_millis(1);
         budget.acquire(Class::Write, deadline).await?.answered(status, &HeaderMap::new());
         Ok(())
@@ -261,7 +261,7 @@ mod tests {
         assert!(!is_same(&apart["machines"], &apart["networks"]));
     }
 
-    fn is_same(one: &Budget, other: &Budget) -> bool {
+    fn is_same(one: &EndpointBudget, other: &EndpointBudget) -> bool {
         one.recoveries().same_channel(&other.recoveries())
     }
 

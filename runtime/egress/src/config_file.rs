@@ -41,7 +41,7 @@ pub struct ConfigFile(Content);
 
 #[derive(Clone)]
 enum Content {
-    Gcfg(Vec<gcfg::Entry>),
+    Gcfg(Vec<gcfg::GcfgVariable>),
     Tree(Node),
 }
 
@@ -138,7 +138,7 @@ impl ConfigFile {
 
     fn value_at(&self, path: &[impl AsRef<str>]) -> Option<ConfigValue<'_>> {
         match &self.0 {
-            Content::Gcfg(entries) => gcfg::find(entries, path).last().map(gcfg::Entry::value),
+            Content::Gcfg(entries) => gcfg::find(entries, path).last().map(gcfg::GcfgVariable::value),
             Content::Tree(root) => root.at(path)?.value(),
         }
     }

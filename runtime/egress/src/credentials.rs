@@ -29,7 +29,7 @@ pub(crate) use uses::{At, Pin, Spot, Uses};
 use volume::Volume;
 
 use crate::capture::{Captured, ValueTooLarge};
-use crate::error::Refusal;
+use crate::error::CredentialRefusal;
 use crate::redact::{Origin, Redactor, RedactorCache, TooLarge};
 use crate::secret::Secret;
 use crate::signature::{Algorithm, Digest, PrivateKey};
@@ -190,7 +190,7 @@ impl Credentials {
             let name = &declared.name;
             match self.given.get(name) {
                 Some(_) => {
-                    if let Err(Refusal::Unknown(why) | Refusal::Denied(why)) = self.value(name) {
+                    if let Err(CredentialRefusal::Unknown(why) | CredentialRefusal::Denied(why)) = self.value(name) {
                         problems.push(why);
                     }
                 }
@@ -255,15 +255,15 @@ impl Credentials {
     /// # Errors
     ///
     /// It is not declared, was not given, or its source cannot be read.
-    pub(crate) fn value(&self, name: &str) -> Result<Secret, Refusal> {
+    pub(crate) fn value(&self, name: &str) -> Result<Secret, CredentialRefusal> {
         if !self.uses.knows(name) {
-            return Err(Refusal::Unknown(format!("credential {name:?} is not declared by the provider")));
+            return Err(CredentialRefusal::Unknown(format!("credential {name:?} is not declared by the provider")));
         }
         if let Some(given) = self.given.get(name) {
-            return self.read(name, given).map(|(value, _)| value).map_err(Refusal::Unknown);
+            return self.read(name, given).map(|(value, _)| value).map_err(CredentialRefusal::Unknown);
         }
         let captured = self.captured().value(name).map(|(value, _)| value);
-        captured.ok_or_else(|| Refusal::Unknown(format!("credential {name:?} has no value: {NO_VALUE}")))
+        captured.ok_or_else(|| CredentialRefusal::Unknown(format!("credential {name:?} has no value: {NO_VALUE}")))
     }
 
     /// The value of a given credential, and how often it has changed.
@@ -281,13 +281,13 @@ impl Credentials {
     /// # Errors
     ///
     /// As [`value`](Self::value), and when it is no key.
-    pub(crate) fn key(&self, name: &str) -> Result<Arc<PrivateKey>, Refusal> {
-        let unknown = |why: String| Refusal::Unknown(format!("credential {name:?} is no private key: {why}"));
+    pub(crate) fn key(&self, name: &str) -> Result<Arc<PrivateKey>, CredentialRefusal> {
+        let unknown = |why: String| CredentialRefusal::Unknown(format!("credential {name:?} is no private key: {why}"));
         let Some(given) = self.given.get(name) else {
             let value = self.value(name)?;
             return PrivateKey::parse(&value).map(Arc::new).map_err(|error| unknown(error.to_string()));
         };
-        let (value, changes) = self.read(name, given).map_err(Refusal::Unknown)?;
+        let (value, changes) = self.read(name, given).map_err(CredentialRefusal::Unknown)?;
         if let Some(key) = given.state.lock().key.clone() {
             return key.map_err(unknown);
         }
@@ -305,8 +305,8 @@ impl Credentials {
     ///
     /// # Errors
     ///
-    /// As [`key`](Self::key); [`Refusal::Denied`] when it is not declared for signing.
-    pub(crate) fn key_algorithm(&self, name: &str) -> Result<Algorithm, Refusal> {
+    /// As [`key`](Self::key); [`CredentialRefusal::Denied`] when it is not declared for signing.
+    pub(crate) fn key_algorithm(&self, name: &str) -> Result<Algorithm, CredentialRefusal> {
         self.uses.signs_somewhere(name)?;
         Ok(self.key(name)?.algorithm())
     }
@@ -316,7 +316,7 @@ impl Credentials {
     /// # Errors
     ///
     /// As [`key_algorithm`](Self::key_algorithm).
-    pub(crate) fn fingerprint(&self, name: &str, digest: Digest) -> Result<Vec<u8>, Refusal> {
+    pub(crate) fn fingerprint(&self, name: &str, digest: Digest) -> Result<Vec<u8>, CredentialRefusal> {
         self.uses.signs_somewhere(name)?;
         Ok(self.key(name)?.fingerprint(digest))
     }
@@ -326,8 +326,8 @@ impl Credentials {
     /// # Errors
     ///
     /// As [`value`](Self::value), and when algorithm and key do not fit.
-    pub(crate) fn sign(&self, name: &str, algorithm: Algorithm, data: &[u8]) -> Result<Vec<u8>, Refusal> {
-        let unknown = |why: String| Refusal::Unknown(format!("credential {name:?} cannot sign: {why}"));
+    pub(crate) fn sign(&self, name: &str, algorithm: Algorithm, data: &[u8]) -> Result<Vec<u8>, CredentialRefusal> {
+        let unknown = |why: String| CredentialRefusal::Unknown(format!("credential {name:?} cannot sign: {why}"));
         match algorithm {
             Algorithm::HmacSha1 | Algorithm::HmacSha256 | Algorithm::HmacSha512 => {
                 crate::signature::sign(&self.value(name)?, algorithm, data).map_err(|error| unknown(error.to_string()))

@@ -28,18 +28,18 @@ use tokio::sync::watch;
 use url::Url;
 
 use crate::answer;
-use crate::budget::Budget;
+use crate::budget::EndpointBudget;
 use crate::call::CallScope;
 use crate::capture::Generation;
 use crate::carryover::{Admission, Carryover};
 use crate::credentials::Credentials;
 use crate::effect::{self, DryRun};
 use crate::endpoints::{Endpoints, Target};
-use crate::error::{Refusal, TransportError, TransportReason};
+use crate::error::{CredentialRefusal, TransportError, TransportReason};
 use crate::headers;
 use crate::http::{Effect, Method, Part, Request, Response};
-use crate::log::line;
 use crate::observe::{BudgetLeft, Exchange, ExchangeObserver, ExchangeOutcome};
+use crate::one_line::line;
 use crate::paths;
 use crate::process_secrets::ProcessSecrets;
 use crate::share::{AnswerSource, Key, SharedAnswers};
@@ -64,7 +64,7 @@ pub struct Egress {
     settings: NetworkSettings,
     leadership: Arc<dyn Leadership>,
     observer: Option<Arc<dyn ExchangeObserver>>,
-    budgets: BTreeMap<String, Budget>,
+    budgets: BTreeMap<String, EndpointBudget>,
     shared: SharedAnswers,
     dry_run: Option<DryRun>,
     admission: Admission,
@@ -98,7 +98,7 @@ impl Egress {
     /// # Errors
     ///
     /// The credential is not declared for signing, or is no private key.
-    pub fn fingerprint(&self, credential: &str, digest: Digest) -> Result<Vec<u8>, Refusal> {
+    pub fn fingerprint(&self, credential: &str, digest: Digest) -> Result<Vec<u8>, CredentialRefusal> {
         self.credentials.fingerprint(credential, digest)
     }
 
@@ -107,7 +107,7 @@ impl Egress {
     /// # Errors
     ///
     /// As [`fingerprint`](Self::fingerprint).
-    pub fn key_algorithm(&self, credential: &str) -> Result<Algorithm, Refusal> {
+    pub fn key_algorithm(&self, credential: &str) -> Result<Algorithm, CredentialRefusal> {
         self.credentials.key_algorithm(credential)
     }
 
@@ -138,7 +138,7 @@ impl Egress {
     /// worth a try.
     #[must_use]
     pub fn recoveries(&self) -> Vec<watch::Receiver<u64>> {
-        self.budgets.values().map(Budget::recoveries).chain([self.credentials.rotations()]).collect()
+        self.budgets.values().map(EndpointBudget::recoveries).chain([self.credentials.rotations()]).collect()
     }
 
     /// The path of an endpoint's base URL, without a slash at the end; none where it has no base URL that it may use.

@@ -19,7 +19,7 @@ use crate::addresses::{AddressRules, Lookup, system_lookup};
 use crate::client::{ClientCertificate, ClientSettings, EndpointClient, InlinePem, Proxy, TlsFile, TlsOptions};
 use crate::error::{TransportError, TransportReason};
 use crate::hosts::{HostPattern, HostRules};
-use crate::log::line;
+use crate::one_line::line;
 use crate::paths;
 
 /// Longest base URL, in bytes.

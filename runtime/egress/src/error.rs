@@ -4,7 +4,7 @@ mod client;
 
 use std::time::Duration;
 
-use crate::budget::{Refused, RefusedReason};
+use crate::budget::{NoTurn, NoTurnReason};
 use crate::memory::NoRoom;
 use crate::redact::TooLarge;
 
@@ -72,7 +72,7 @@ impl TransportReason {
 
 /// Why a credential is not used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum CredentialRefusal {
     /// No such credential, no value, or not of the kind that was asked for.
     #[error("{0}")]
     Unknown(String),
@@ -119,11 +119,11 @@ impl TransportError {
     }
 }
 
-impl From<Refusal> for TransportError {
-    fn from(refusal: Refusal) -> Self {
+impl From<CredentialRefusal> for TransportError {
+    fn from(refusal: CredentialRefusal) -> Self {
         match refusal {
-            Refusal::Unknown(why) => Self::unsent(TransportReason::UnknownCredential, why),
-            Refusal::Denied(why) => Self::denied(why),
+            CredentialRefusal::Unknown(why) => Self::unsent(TransportReason::UnknownCredential, why),
+            CredentialRefusal::Denied(why) => Self::denied(why),
         }
     }
 }
@@ -142,12 +142,12 @@ impl From<NoRoom> for TransportError {
     }
 }
 
-impl From<Refused> for TransportError {
-    fn from(refused: Refused) -> Self {
-        let reason = match refused.reason {
-            RefusedReason::Throttled => TransportReason::Throttled,
-            RefusedReason::Open => TransportReason::Connect,
+impl From<NoTurn> for TransportError {
+    fn from(no_turn: NoTurn) -> Self {
+        let reason = match no_turn.reason {
+            NoTurnReason::Throttled => TransportReason::Throttled,
+            NoTurnReason::Open => TransportReason::Connect,
         };
-        Self { reason, maybe_sent: false, retry_after: Some(refused.retry_after), message: refused.message }
+        Self { reason, maybe_sent: false, retry_after: Some(no_turn.retry_after), message: no_turn.message }
     }
 }

@@ -3,7 +3,7 @@
 use http::header::{CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 
 use crate::error::TransportError;
-use crate::log::line;
+use crate::one_line::line;
 
 /// Most headers of a request, and of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! The import `log`: a provider's lines in the host's log, within bounds.
 
+use crate::one_line::line;
 use crate::process_secrets::ProcessSecrets;
 
 /// How loud a line is.
@@ -63,7 +64,7 @@ impl CallLog {
         self.written = self.written.saturating_add(1);
         let pieces = fields.iter().flat_map(|(name, value)| [" ", name.as_str(), "=", value.as_str()]);
         let whole = joined(std::iter::once(message).chain(pieces), self.limits.line_bytes.saturating_mul(2));
-        let line = compose(std::iter::once(&*self.secrets.veil().text(&whole)), self.limits.line_bytes);
+        let line = line(&self.secrets.veil().text(&whole), self.limits.line_bytes);
         let provider = self.provider.as_str();
         match level {
             Level::Debug => tracing::debug!(target: "provider", provider, "{line}"),
@@ -99,60 +100,9 @@ fn joined<'a>(pieces: impl Iterator<Item = &'a str>, room: usize) -> String {
     joined
 }
 
-/// A guest's text as one line of at most `limit` bytes (and a `…` where it was cut), without control characters: a guest
-/// cannot forge a second line, nor colours, nor a terminal's escape codes.
-#[must_use]
-pub fn line(text: &str, limit: usize) -> String {
-    compose(std::iter::once(text), limit)
-}
-
-fn compose<'a>(pieces: impl Iterator<Item = &'a str>, limit: usize) -> String {
-    let mut line = String::new();
-    for c in pieces.flat_map(str::chars) {
-        let start = line.len();
-        if is_plain(c) {
-            line.push(c);
-        } else {
-            line.extend(c.escape_default());
-        }
-        if line.len() > limit {
-            line.truncate(start);
-            line.push('…');
-            break;
-        }
-    }
-    line
-}
-
-/// Whether a character is shown as it is: no control character, no line separator, nothing that turns the direction of text.
-fn is_plain(c: char) -> bool {
-    !c.is_control()
-        && !matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_line_stays_one_line_and_within_its_length() {
-        let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let cases = [
-            ("plain", vec![], 100, "plain"),
-            ("müller", vec![field("n", "1")], 100, "müller n=1"),
-            ("a\nlevel=error fake", vec![], 100, "a\\nlevel=error fake"),
-            ("\u{1b}[31mred", vec![field("k\r", "v\0")], 100, "\\u{1b}[31mred k\\r=v\\u{0}"),
-            ("\u{202e}evil", vec![], 100, "\\u{202e}evil"),
-            ("0123456789", vec![], 5, "01234…"),
-            ("012345", vec![field("key", "value")], 8, "012345 k…"),
-            ("0123\n", vec![], 5, "0123…"),
-        ];
-        for (message, fields, limit, line) in cases {
-            let pieces =
-                fields.iter().flat_map(|(name, value): &(String, String)| [" ", name.as_str(), "=", value.as_str()]);
-            assert_eq!(compose(std::iter::once(message).chain(pieces), limit), line, "{message:?}");
-        }
-    }
 
     #[test]
     fn after_the_last_line_the_rest_is_counted() {

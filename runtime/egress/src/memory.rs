@@ -43,9 +43,9 @@ pub struct NoRoom {
 
 /// The budget. Cheap to clone.
 #[derive(Clone)]
-pub struct MemoryBudget(Arc<Budget>);
+pub struct MemoryBudget(Arc<MemoryPool>);
 
-struct Budget {
+struct MemoryPool {
     bytes: usize,
     /// Of each provider, for itself.
     share: usize,
@@ -68,12 +68,12 @@ struct Budget {
 #[derive(Default)]
 struct Line {
     tickets: u64,
-    places: Vec<Place>,
+    places: Vec<WaitingCall>,
 }
 
 /// A place in the line, while it is kept.
 #[derive(Clone, Copy)]
-struct Place {
+struct WaitingCall {
     ticket: u64,
     /// Where the [`MemoryShare`] is.
     share: usize,
@@ -81,7 +81,7 @@ struct Place {
 
 /// A provider's part of the budget.
 pub struct MemoryShare {
-    budget: Arc<Budget>,
+    budget: Arc<MemoryPool>,
     /// Free, for its calls.
     own: AtomicUsize,
     /// All of that.
@@ -117,7 +117,7 @@ impl MemoryBudget {
     pub fn new(bytes: usize, providers: usize) -> Self {
         let shares = providers.max(1);
         let share = bytes / 2 / shares;
-        Self(Arc::new(Budget {
+        Self(Arc::new(MemoryPool {
             bytes,
             share,
             shares,
@@ -172,7 +172,7 @@ impl MemoryBudget {
     }
 }
 
-impl Budget {
+impl MemoryPool {
     /// Waits until `attempt` has something. One that cannot is asked again whenever memory was returned.
     async fn wait<T>(&self, mut attempt: impl FnMut() -> Option<T>) -> T {
         let _waits = Count::of(&self.waiting);
@@ -259,7 +259,7 @@ impl MemoryShare {
     }
 
     /// With as much as its calls usually need, or, where others have what is for everybody, with as much of that as its own share has.
-    fn begin_at(self: &Arc<Self>, place: Option<Place>, fixed: usize) -> Option<CallMemory> {
+    fn begin_at(self: &Arc<Self>, place: Option<WaitingCall>, fixed: usize) -> Option<CallMemory> {
         let line = self.budget.line.lock();
         if line.is_behind(place, |other| other.share == self.id()) {
             return None;
@@ -410,20 +410,20 @@ impl Account {
 
 impl Line {
     /// Whether others wait that came before `place`; all others, for whoever has none.
-    fn is_behind(&self, place: Option<Place>, counts: impl Fn(&Place) -> bool) -> bool {
+    fn is_behind(&self, place: Option<WaitingCall>, counts: impl Fn(&WaitingCall) -> bool) -> bool {
         let first = self.places.iter().find(|place| counts(place));
         first.is_some_and(|first| place.is_none_or(|place| first.ticket != place.ticket))
     }
 }
 
 /// Keeps a place in the line.
-struct InLine<'a>(Place, &'a Budget);
+struct InLine<'a>(WaitingCall, &'a MemoryPool);
 
 impl<'a> InLine<'a> {
     fn new(share: &'a MemoryShare) -> Self {
         let mut line = share.budget.line.lock();
         line.tickets = line.tickets.wrapping_add(1);
-        let place = Place { ticket: line.tickets, share: share.id() };
+        let place = WaitingCall { ticket: line.tickets, share: share.id() };
         line.places.push(place);
         Self(place, &share.budget)
     }

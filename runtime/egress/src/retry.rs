@@ -19,7 +19,7 @@ pub(crate) enum AttemptEnd {
 }
 
 /// Whether a request with this effect may be sent once more after `outcome`. After a 429 that is worth it only when the
-/// [`Budget`](crate::budget::Budget) lets it through again.
+/// [`EndpointBudget`](crate::budget::EndpointBudget) lets it through again.
 #[must_use]
 pub(crate) fn may_repeat(effect: Effect, outcome: AttemptEnd) -> bool {
     match outcome {

@@ -44,7 +44,7 @@ use look::{Key, Look};
 pub use records::{Unconfirmed, confirm};
 pub use report::{Compared, Difference, Report};
 use routes::RouteKey;
-use verdict::{Tally, Verdict};
+use verdict::{ComparisonVerdict, Tally};
 
 /// How much is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -161,9 +161,9 @@ async fn named(old: &impl LoadBalancers, new: &impl LoadBalancers) -> Vec<Differ
 /// What one look has come to.
 #[derive(Default)]
 struct Seen {
-    nodes: BTreeMap<String, Verdict>,
-    services: BTreeMap<Key, Verdict>,
-    routes: BTreeMap<RouteKey, Verdict>,
+    nodes: BTreeMap<String, ComparisonVerdict>,
+    services: BTreeMap<Key, ComparisonVerdict>,
+    routes: BTreeMap<RouteKey, ComparisonVerdict>,
     /// How many there are, of Nodes and Services.
     totals: (usize, usize),
 }
@@ -199,27 +199,27 @@ impl Seen {
     }
 }
 
-fn doubtful<K: Ord>(verdicts: &BTreeMap<K, Verdict>) -> impl Iterator<Item = &K> {
+fn doubtful<K: Ord>(verdicts: &BTreeMap<K, ComparisonVerdict>) -> impl Iterator<Item = &K> {
     verdicts.iter().filter(|(_, verdict)| verdict.is_doubtful()).map(|(key, _)| key)
 }
 
 /// Whether all that could be compared differs.
-fn is_total<K: Ord>(verdicts: &BTreeMap<K, Verdict>) -> bool {
+fn is_total<K: Ord>(verdicts: &BTreeMap<K, ComparisonVerdict>) -> bool {
     doubtful(verdicts).next().is_some()
-        && !verdicts.values().any(|verdict| matches!(verdict, Verdict::Same | Verdict::Found))
+        && !verdicts.values().any(|verdict| matches!(verdict, ComparisonVerdict::Same | ComparisonVerdict::Found))
 }
 
 /// What differs in both looks: the same objects; or all of them, where objects do not live long enough for two looks.
 fn confirmed<'a, K: Ord>(
-    first: &'a BTreeMap<K, Verdict>,
-    second: &'a BTreeMap<K, Verdict>,
+    first: &'a BTreeMap<K, ComparisonVerdict>,
+    second: &'a BTreeMap<K, ComparisonVerdict>,
 ) -> impl Iterator<Item = (&'a K, String)> {
     let are_all_lost = is_total(first) && is_total(second);
-    let counts = move |key: &K| are_all_lost || first.get(key).is_some_and(Verdict::is_doubtful);
+    let counts = move |key: &K| are_all_lost || first.get(key).is_some_and(ComparisonVerdict::is_doubtful);
     second.iter().filter(move |(key, _)| counts(key)).filter_map(|(key, verdict)| Some((key, verdict.difference()?)))
 }
 
-fn compared<K>(total: usize, verdicts: &BTreeMap<K, Verdict>) -> Compared {
+fn compared<K>(total: usize, verdicts: &BTreeMap<K, ComparisonVerdict>) -> Compared {
     Compared { total, compared: verdicts.values().collect::<Tally>().compared }
 }
 

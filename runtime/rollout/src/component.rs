@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use ccm_cloud::{
-    Answer, Capability, Cluster, ClusterSubject, Failure, Instances, LoadBalancers, Node, Routes, Service,
+    CallFuture, Capability, Cluster, ClusterSubject, Failure, Instances, LoadBalancers, Node, Routes, Service,
 };
 use ccm_sandbox::Provider;
 use tokio::sync::watch;
@@ -40,7 +40,7 @@ pub trait Component: Instances + LoadBalancers + Cluster + Routes {
     fn recoveries(&self) -> Vec<watch::Receiver<u64>>;
 
     /// Notices other credentials while nobody uses them. Never ends.
-    fn follow_credentials(&self) -> Answer<'_, ()>;
+    fn follow_credentials(&self) -> CallFuture<'_, ()>;
 
     /// As [`Cluster::reconcile`]; sets `changed` before the first request that may change the cloud.
     fn reconcile_noting(
@@ -48,7 +48,7 @@ pub trait Component: Instances + LoadBalancers + Cluster + Routes {
         nodes: Vec<Node>,
         services: Vec<Service>,
         changed: Arc<AtomicBool>,
-    ) -> Answer<'_, Reconciled>;
+    ) -> CallFuture<'_, Reconciled>;
 }
 
 impl Component for Provider {
@@ -73,7 +73,7 @@ impl Component for Provider {
         self.recoveries()
     }
 
-    fn follow_credentials(&self) -> Answer<'_, ()> {
+    fn follow_credentials(&self) -> CallFuture<'_, ()> {
         Box::pin(self.follow_credentials())
     }
 
@@ -82,7 +82,7 @@ impl Component for Provider {
         nodes: Vec<Node>,
         services: Vec<Service>,
         changed: Arc<AtomicBool>,
-    ) -> Answer<'_, Reconciled> {
+    ) -> CallFuture<'_, Reconciled> {
         Box::pin(self.reconcile_noting(nodes, services, changed))
     }
 }

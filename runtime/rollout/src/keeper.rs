@@ -39,13 +39,15 @@ use tokio_util::sync::CancellationToken;
 use crate::compare::Report;
 use crate::config::ProviderConfig;
 use crate::events::ProviderEvents;
-use crate::last_good::{LastGood, Remembered};
 use crate::ledger::{PeerSettings, Peers};
 use crate::metrics::ProviderMetrics;
 use crate::offers;
 use crate::pipeline::{LookAgain, Optimise, Surroundings};
+use crate::release::Version;
+use crate::retry::{Retry, until};
 use crate::slot::{News, ProbationSettings, Slot};
 use crate::source::Changes;
+use crate::state_folder::{Remembered, StateFolder};
 use crate::status::Known;
 use configuration::Configuration;
 use report::{Candidate, Told};
@@ -79,7 +81,7 @@ pub(crate) struct Audience {
 }
 
 /// The slot of a keeper, and what is told of it.
-pub(super) struct Place {
+pub(super) struct KeptSlot {
     pub(super) slot: Slot<Provider>,
     pub(super) news: mpsc::UnboundedReceiver<News>,
 }
@@ -93,14 +95,14 @@ pub(crate) struct Keeper {
     source: String,
     changes: Changes,
     configuration: Configuration,
-    last_good: Option<LastGood>,
+    state_folder: Option<StateFolder>,
     /// None where nothing is shared with other replicas.
     share: Option<Share>,
     /// What is known of the source from the time before this process.
     remembered: Remembered,
     /// None before there is a first component.
-    place: Option<Place>,
-    /// What is put into the state folder when it is proven: the one on trial, and in the moment of an exchange the one before that.
+    place: Option<KeptSlot>,
+    /// What is put into the state folder when it is proven: the one on probation, and in the moment of an exchange the one before that.
     candidate: Option<Candidate>,
     /// What the source held when it was judged last, for good.
     judged: Option<[u8; 32]>,
@@ -114,12 +116,11 @@ pub(crate) struct Keeper {
     missed: Option<Report>,
     /// What is still to be done for the code of the first one.
     optimise: Option<Optimise>,
-    /// How often in a row something failed that may pass later.
-    tries: usize,
-    retry: Option<Instant>,
+    /// When the source is looked at though it has not changed.
+    retry: Retry,
     /// Since when the API server does not give the ConfigMap.
     away: Option<Instant>,
-    /// Digest of the first component, which had no trial.
+    /// Digest of the first component, which had no probation.
     first: Option<String>,
     /// Another replica refused the proven one: when it is asked next whether that leads, and this process is to [end](Self::gives_way).
     contest: Option<Instant>,
@@ -138,11 +139,12 @@ impl Keeper {
         surroundings.listeners.statuses.change(&source, |_| {});
         let changes = Changes::of(&config.source, Some(&surroundings.client), settings.poll);
         let configuration = Configuration::of(&config, settings.poll);
-        let last_good = settings.state_dir.as_ref().map(|folder| LastGood::new(folder, &source, &surroundings.trials));
+        let state_folder =
+            settings.state_dir.as_ref().map(|folder| StateFolder::new(folder, &source, &surroundings.probation_files));
         let peers = settings.peers.clone();
         let peers = peers.map(|peers| Peers::new(peers, &surroundings.client, &source, &config.trust));
-        let remembered = match &last_good {
-            Some(last_good) => last_good.remembered(&source).await,
+        let remembered = match &state_folder {
+            Some(state_folder) => state_folder.remembered(&source).await,
             None => Remembered::of(&source),
         };
         let share = peers.map(|peers| Share::new(peers, &source, &remembered.refused));
@@ -154,7 +156,7 @@ impl Keeper {
             source,
             changes,
             configuration,
-            last_good,
+            state_folder,
             share,
             remembered,
             place: None,
@@ -165,8 +167,7 @@ impl Keeper {
             look: None,
             missed: None,
             optimise: None,
-            tries: 0,
-            retry: None,
+            retry: Retry::between(MIN_DELAY, MAX_DELAY),
             away: None,
             first: None,
             contest: None,
@@ -186,6 +187,11 @@ impl Keeper {
     /// Where the components serve; none before there is a first one.
     pub(super) fn slot(&self) -> Option<&Slot<Provider>> {
         self.place.as_ref().map(|place| &place.slot)
+    }
+
+    /// Who serves; none before there is a first one.
+    fn serving(&self) -> Option<Arc<Version>> {
+        self.slot().map(|slot| Arc::clone(slot.standing().serving()))
     }
 
     /// Follows the source until `stop`, or until this process is to end; only after [`Self::bootstrap`]. `nodes`: what the configuration of
@@ -214,7 +220,6 @@ impl Keeper {
     async fn follow(&mut self, stop: CancellationToken) {
         Box::pin(stop.run_until_cancelled(self.begun())).await;
         loop {
-            let (retry, contest) = (self.retry, self.contest);
             tokio::select! {
                 () = stop.cancelled() => return,
                 Some(news) = next(self.place.as_mut()) => self.report(news).await,
@@ -222,13 +227,13 @@ impl Keeper {
                 () = self.configuration.next() => self.configure().await,
                 () = Share::next(self.share.as_mut()) => self.listen().await,
                 // Not while something is in the gate: it may be what the source holds in the place of the one that was refused.
-                () = tokio::time::sleep_until(contest.unwrap_or_else(Instant::now)), if contest.is_some() => {
+                () = until(self.contest) => {
                     if self.gives_way().await {
                         return;
                     }
                 }
-                () = tokio::time::sleep_until(retry.unwrap_or_else(Instant::now)), if retry.is_some() => {
-                    self.retry = None;
+                () = until(self.retry.due) => {
+                    self.retry.due = None;
                     self.look().await;
                 }
             }
@@ -257,7 +262,7 @@ impl Keeper {
 }
 
 /// The next thing that becomes of components; none when it can come no more. Nothing comes before there is a first one.
-async fn next(place: Option<&mut Place>) -> Option<News> {
+async fn next(place: Option<&mut KeptSlot>) -> Option<News> {
     match place {
         Some(place) => place.news.recv().await,
         None => std::future::pending().await,

@@ -3,7 +3,7 @@
 //!
 //! | part | holds |
 //! |---|---|
-//! | [`Entry`] | what is known, and how a judgement changes it |
+//! | [`LedgerEntry`] | what is known, and how a judgement changes it |
 //! | [`Counters`] | the highest counters that signed components were proven with |
 //! | [`Peers`] | the ConfigMap that holds the entries, and the Lease that says whether another replica serves |
 //!
@@ -15,12 +15,13 @@ pub(crate) mod peers;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use counters::{Counted, Counters};
+pub(crate) use counters::Counters;
 pub use peers::{CONFIG_MAP, PeerSettings};
 pub(crate) use peers::{Peers, PeersError};
 
 use crate::component::Component;
 use crate::slot::{Refusal, Refusals, Slot};
+use crate::trust::Counted;
 
 /// Most characters of a reason: the ConfigMap has room for many sources.
 const MAX_REASON: usize = 400;
@@ -28,7 +29,7 @@ const MAX_REASON: usize = 400;
 /// What a replica has found out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Judgement {
-    /// The component with this digest passed its trial.
+    /// The component with this digest passed its probation.
     Proven(String),
     /// This one did not.
     Refused(Refusal),
@@ -41,10 +42,10 @@ pub(crate) enum Judgement {
 /// What is known of a source.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Entry {
+pub(crate) struct LedgerEntry {
     /// Which source it is, for people: the key of the entry is a digest of this.
     pub(crate) source: String,
-    /// Digest of the component that passed its trial last.
+    /// Digest of the component that passed its probation last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) proven: Option<String>,
     /// The highest counters of signed components that were proven.
@@ -65,7 +66,7 @@ pub(crate) struct Entry {
     more: serde_json::Map<String, serde_json::Value>,
 }
 
-impl Entry {
+impl LedgerEntry {
     /// Nothing is known yet.
     pub(crate) fn of(source: &str) -> Self {
         Self { source: source.to_owned(), ..Self::default() }
@@ -106,7 +107,7 @@ impl Entry {
         self.proven.is_none() && self.refused.iter().next().is_none()
     }
 
-    /// Takes a judgement in. Returns whether it tells anything new. A refusal is not taken back: who passed a trial elsewhere may have
+    /// Takes a judgement in. Returns whether it tells anything new. A refusal is not taken back: who passed a probation elsewhere may have
     /// been lucky.
     pub(crate) fn note(&mut self, judgement: &Judgement) -> bool {
         match judgement {
@@ -168,7 +169,7 @@ mod tests {
 
     #[test]
     fn only_what_is_new_changes_an_entry() {
-        let mut entry = Entry::of("/provider");
+        let mut entry = LedgerEntry::of("/provider");
         for (judgement, is_new) in [
             (proven("a"), true),
             (proven("a"), false),
@@ -188,7 +189,7 @@ mod tests {
 
     #[test]
     fn the_oldest_refusals_are_forgotten_and_a_long_reason_is_cut() {
-        let mut entry = Entry::of("/provider");
+        let mut entry = LedgerEntry::of("/provider");
         for number in 0..=MOST_REFUSED {
             entry.note(&refused(&number.to_string()));
         }
@@ -202,16 +203,16 @@ mod tests {
 
     #[test]
     fn an_entry_is_written_as_it_is_documented() {
-        let mut entry = Entry::of("/provider");
+        let mut entry = LedgerEntry::of("/provider");
         assert_eq!(serde_json::to_string(&entry).unwrap(), r#"{"source":"/provider","refused":[]}"#);
         for judgement in [proven("sha256:a"), Judgement::Named("lb".into()), refused("sha256:b")] {
             entry.note(&judgement);
         }
         let text = r#"{"source":"/provider","proven":"sha256:a","naming":"lb","refused":[{"digest":"sha256:b","reason":"it crashed","at":"1970-01-01T00:00:00Z"}]}"#;
         assert_eq!(serde_json::to_string(&entry).unwrap(), text);
-        assert_eq!(serde_json::from_str::<Entry>(text).unwrap(), entry);
+        assert_eq!(serde_json::from_str::<LedgerEntry>(text).unwrap(), entry);
         let newer = r#"{"source":"/provider","refused":[],"found":1}"#;
-        let entry: Entry = serde_json::from_str(newer).unwrap();
+        let entry: LedgerEntry = serde_json::from_str(newer).unwrap();
         assert_eq!(serde_json::to_string(&entry).unwrap(), newer);
     }
 }

@@ -20,9 +20,9 @@
 //! | [`preflight`] | the gate for `check` and `push`, which put nothing to use: the same order without `compare` |
 //! | `pipeline` | the gate for `run`: all steps in their order, to a provider that can serve |
 //! | `release` | a component that passed the gate: its code, name, version and digest |
-//! | `slot` | which component serves, which one is on trial and which one returns; the controllers call through it |
+//! | `slot` | which component serves, which one is on probation and which one returns; the controllers call through it |
 //! | `keeper` | one provider: follows its source, takes what that holds through the gate into the slot, and tells what becomes of it |
-//! | `last_good` | the state folder: the proven component with its signature, refused ones, counters, and who was on trial at a crash |
+//! | `state_folder` | the state folder: the proven component with its signature, refused ones, counters, and who was on probation at a crash |
 //! | `ledger` | what all replicas know of components: proven and refused ones, how the leader's names load balancers, and counters of signed ones |
 //! | [`push`](mod@push) | writes a component to a ConfigMap |
 //! | [`Rollout`] | all providers of the process: loads the first components, follows the sources |
@@ -41,7 +41,6 @@ mod events;
 mod fuzz;
 pub mod gate;
 mod keeper;
-mod last_good;
 mod ledger;
 mod metrics;
 pub mod offering;
@@ -56,6 +55,7 @@ mod rollout;
 mod route_differences;
 mod slot;
 pub mod source;
+mod state_folder;
 pub mod status;
 mod trust;
 mod unpack;
@@ -63,12 +63,12 @@ mod unpack;
 pub use component::Component;
 pub use events::host_pod;
 pub use keeper::KeeperSettings;
-pub use last_good::Trials;
 pub use ledger::{CONFIG_MAP, PeerSettings};
 pub use metrics::{CallMetrics, ExchangeMetrics, ProviderMetrics};
 pub use retry::backoff;
 pub use rollout::{Followers, Rollout, RolloutParts};
 pub use slot::{Handle, ProbationSettings, Slot};
+pub use state_folder::ProbationFiles;
 pub use status::Readiness;
 pub use trust::{Signed, Trust};
 pub use unpack::{UnpackError, unpack};

@@ -3,6 +3,7 @@
 mod calls;
 mod requests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -17,7 +18,7 @@ pub use requests::ExchangeMetrics;
 
 use crate::gate::Step;
 use crate::release::Version;
-use crate::slot::View;
+use crate::slot::SlotStanding;
 
 /// Where a component can be refused.
 const STEPS: [Step; 14] = [
@@ -153,7 +154,7 @@ impl ProviderMetrics {
     }
 
     /// The components stand so; `gone` serves no longer.
-    pub(crate) fn stands(&self, source: &str, view: &View, gone: Option<&Version>) {
+    pub(crate) fn stands(&self, source: &str, standing: &SlotStanding<Arc<Version>>, gone: Option<&Version>) {
         let labels = |Version { name, version, digest, .. }: &Version| InfoLabels {
             source: source.to_owned(),
             name: name.clone(),
@@ -163,10 +164,10 @@ impl ProviderMetrics {
         if let Some(gone) = gone {
             self.info.remove(&labels(gone));
         }
-        self.info.get_or_create(&labels(&view.serving)).set(1);
+        self.info.get_or_create(&labels(standing.serving())).set(1);
         let of = SourceLabels { source: source.to_owned() };
-        self.generation.get_or_create(&of).set(i64::try_from(view.generation).unwrap_or(i64::MAX));
-        self.on_probation.get_or_create(&of).set(view.is_on_trial.into());
+        self.generation.get_or_create(&of).set(i64::try_from(standing.generation).unwrap_or(i64::MAX));
+        self.on_probation.get_or_create(&of).set(standing.is_on_probation().into());
     }
 
     /// How long the gate took; the component was `taken` or `rejected`.

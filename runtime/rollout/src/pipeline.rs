@@ -31,10 +31,10 @@ use crate::compare::{Extent, Inventory, Report, Unconfirmed, compare, confirm};
 use crate::config::{ProviderConfig, Wasi};
 use crate::context::{self, Carryover, SharedContext, problem_text};
 use crate::gate::{self, Before, Haste, NothingFound, Rejected, Step, Unpacked, WAY_OUT};
-use crate::last_good::Trials;
 use crate::release::{Release, Version};
 use crate::retry::backoff;
 use crate::slot::Slot;
+use crate::state_folder::ProbationFiles;
 use crate::status::{ProviderStatuses, Readiness};
 
 /// Longest wait between two tries.
@@ -54,8 +54,8 @@ pub(crate) struct Surroundings {
     pub(crate) inventory: Option<Box<dyn Inventory>>,
     /// What stays of a provider whatever becomes of its component, by source.
     pub(crate) carryovers: Mutex<BTreeMap<String, Arc<Carryover>>>,
-    /// Components on trial, as the state folder has them.
-    pub(crate) trials: Trials,
+    /// Components on probation, as the state folder has them.
+    pub(crate) probation_files: ProbationFiles,
     /// What last good components said of themselves that could not serve so far, by source.
     kept: Mutex<BTreeMap<String, Arc<Descriptor>>>,
     /// Those that serve, by source.
@@ -121,10 +121,10 @@ impl Surroundings {
         listeners: Listeners,
         depends: Box<dyn Fn(Capability) -> Option<String> + Send + Sync>,
         inventory: Option<Box<dyn Inventory>>,
-        trials: Trials,
+        probation_files: ProbationFiles,
     ) -> Self {
         let (carryovers, slots, kept) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { sandbox, client, shared, listeners, depends, inventory, carryovers, trials, kept, slots }
+        Self { sandbox, client, shared, listeners, depends, inventory, carryovers, probation_files, kept, slots }
     }
 
     fn carryover_of(&self, config: &ProviderConfig) -> Arc<Carryover> {
@@ -151,7 +151,7 @@ impl Surroundings {
         let component = component.configured(config.name.as_deref(), &config.provider_id_prefixes);
         let sharing = config.grants.sharing().map_err(|error| Rejected::at(Step::Grants, error))?;
         let component = component.sharing(sharing);
-        let Unpacked { bytes, digest, signature, signed, is_last_good } = unpacked;
+        let Unpacked { bytes, digest, signature, signed, is_stored } = unpacked;
         let compiling = component.compiling();
         let rejected = |step: Step| {
             let digest = Some(digest.clone());
@@ -159,7 +159,7 @@ impl Surroundings {
         };
         let descriptor = component.descriptor().clone();
         let exports = &component.summary().exports;
-        let kept = self.kept.lock().get(&config.label()).filter(|_| before.is_none() && !is_last_good).cloned();
+        let kept = self.kept.lock().get(&config.label()).filter(|_| before.is_none() && !is_stored).cloned();
         let known = before.map(Into::into).or_else(|| kept.as_deref().map(Before::kept));
         gate::identity(config, component.declared(), exports, known, &self.depends)
             .and_then(|()| gate::signed_as(signed.as_ref(), component.declared()))
@@ -167,7 +167,7 @@ impl Surroundings {
             .map_err(rejected(Step::Identity))?;
         let carryover = self.carryover_of(config);
         // It was taken once. Whatever it may lack now, no other one gets more in its place.
-        if is_last_good {
+        if is_stored {
             self.kept.lock().insert(config.label(), Arc::new(component.declared().clone()));
             carryover.pin_declared(&descriptor, |credential| config.credentials.contains_key(credential));
         }
@@ -182,7 +182,7 @@ impl Surroundings {
         let (events, observer) = (Arc::clone(&self.listeners.events), Arc::clone(&self.listeners.observer));
         let provider = component.into_provider(context, Some(events), Some(observer));
         // It was taken once, whatever its cloud says today.
-        if let Some(egress) = provider.egress().filter(|_| is_last_good) {
+        if let Some(egress) = provider.egress().filter(|_| is_stored) {
             egress.pin_uses(&carryover);
         }
         // At once: the files may change again while it is in the gate.
@@ -300,7 +300,7 @@ impl Surroundings {
         is_apart: bool,
     ) -> Result<Option<Duration>, Rejected> {
         let slots = self.slots.lock();
-        let before = slot.last_good().component;
+        let before = slot.proven();
         self.still_offers(config, &before, &release.component)
             .and_then(|()| alone(&slots, config, release.component.descriptor()))
             .map_err(|error| {
@@ -324,7 +324,7 @@ impl Surroundings {
 fn alone(slots: &BTreeMap<String, Slot<Provider>>, config: &ProviderConfig, new: &Descriptor) -> Result<()> {
     let label = config.label();
     for (other, slot) in slots.iter().filter(|(other, _)| **other != label) {
-        for provider in [slot.component(), slot.last_good().component] {
+        for provider in [slot.component(), slot.proven()] {
             check_pair((&label, new), (other, provider.descriptor()))?;
         }
     }
@@ -422,7 +422,7 @@ impl Optimise {
     pub(crate) async fn run(self, slot: Slot<Provider>) {
         tokio::time::sleep(OPTIMISE_AFTER).await;
         let Self { sandbox, digest, bytes, wasi } = self;
-        let Release { component: provider, version } = slot.last_good();
+        let Release { component: provider, version } = slot.components().proven;
         drop(slot);
         if version.digest == digest {
             let name = &provider.descriptor().name;

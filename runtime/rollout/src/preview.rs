@@ -12,11 +12,11 @@ use crate::compare::{Extent, Inventory, Report, compare};
 use crate::config::ProviderConfig;
 use crate::context::SharedContext;
 use crate::gate::{self, Rejected};
-use crate::last_good::Trials;
 use crate::pipeline::{Listeners, NotAdmitted, Surroundings};
 use crate::preflight;
 use crate::release::{Release, Version};
 use crate::source::Source;
+use crate::state_folder::ProbationFiles;
 use crate::status::ProviderStatuses;
 
 /// What a preview works with.
@@ -71,7 +71,7 @@ pub async fn preview(config: &ProviderConfig, against: &Source, parts: PreviewPa
         statuses: ProviderStatuses::default(),
     };
     // Compared below, where more is told of it than whether it may pass.
-    let surroundings = Surroundings::new(sandbox, client, context, listeners, depends, None, Trials::default());
+    let surroundings = Surroundings::new(sandbox, client, context, listeners, depends, None, ProbationFiles::default());
     let before = admitted(&surroundings, config, against, None).await;
     let (before, before_version) = before.with_context(|| format!("the component of {against}"))?;
     let (new, new_version) = admitted(&surroundings, config, &config.source, Some(&before)).await?;

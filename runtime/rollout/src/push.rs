@@ -200,8 +200,7 @@ impl Upload {
         match unpack(packed, limit) {
             Ok(bytes) => {
                 let digest = format!("sha256:{:x}", Sha256::digest(&bytes));
-                let there =
-                    Unpacked { bytes, digest: digest.clone(), signature: None, signed: None, is_last_good: false };
+                let there = Unpacked { bytes, digest: digest.clone(), signature: None, signed: None, is_stored: false };
                 (Some(there), digest)
             }
             Err(error) => (None, format!("no component: {error}")),

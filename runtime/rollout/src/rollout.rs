@@ -18,11 +18,11 @@ use crate::config::ProviderConfig;
 use crate::context::SharedContext;
 use crate::events::ProviderEvents;
 use crate::keeper::{Audience, Keeper, KeeperSettings};
-use crate::last_good::Trials;
 use crate::ledger::Peers;
 use crate::metrics::ProviderMetrics;
 use crate::pipeline::{Listeners, Surroundings, check_together};
 use crate::slot::Slot;
+use crate::state_folder::ProbationFiles;
 use crate::status::{ProviderStatuses, Readiness};
 
 /// What a [`Rollout`] works with.
@@ -49,8 +49,8 @@ pub struct RolloutParts {
     pub pod: Option<ObjectReference>,
     /// Names an object that needs an optional interface, if there is one.
     pub depends: Box<dyn Fn(Capability) -> Option<String> + Send + Sync>,
-    /// Which components are on trial, in the state folder; to be told when the process [ends in order](Trials::end_in_order).
-    pub trials: Trials,
+    /// Which components are on probation, in the state folder; to be told when the process [ends in order](ProbationFiles::end_in_order).
+    pub probation_files: ProbationFiles,
     /// What exists in the cluster, about which a new component and the last good one are asked.
     pub inventory: Box<dyn Inventory>,
 }
@@ -81,7 +81,7 @@ impl Rollout {
             listeners,
             parts.depends,
             inventory,
-            parts.trials,
+            parts.probation_files,
         );
         let surroundings = Arc::new(surroundings);
         let keeper = |provider| Keeper::new(&surroundings, provider, settings.clone(), audience.clone());

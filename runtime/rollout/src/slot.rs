@@ -2,9 +2,9 @@
 //!
 //! | promise | how |
 //! |---|---|
-//! | a piece of work begins and ends with one component | whoever works takes a [`Handle`] once, which holds the component of that moment, and its witness while it is on trial |
+//! | a piece of work begins and ends with one component | whoever works takes a [`Handle`] once, which holds the component of that moment, and its witness while it is on probation |
 //! | the old component is freed when its last call ends | nobody else holds it, once the new one is proven |
-//! | a new component that is broken goes | it is on trial against the proven one, see [`ProbationSettings`] and [`state`] |
+//! | a new component that is broken goes | it is on probation against the proven one, see [`ProbationSettings`] and [`state`] |
 //! | no Node, load balancer or route is deleted or made a second time on its word alone | the proven one is asked before and afterwards, see [`balancers`] and [`routes`] |
 //! | nobody is told twice, or of what is not so | every change of the one state is told once and in order: [`News`] |
 
@@ -26,7 +26,6 @@ use std::time::Duration;
 use ccm_cloud::{Capability, LoadBalancerSource, LoadBalancers};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -37,29 +36,15 @@ pub(crate) use refusals::{Refusal, Refusals};
 
 use crate::component::Component;
 use crate::release::{Release, Version};
-use probation::{Probation, Progress};
+use probation::Probation;
+pub(crate) use state::SlotStanding;
 use state::{Event, Reconfigured, SlotState, Transition};
-
-/// How the components of a slot stand.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct View {
-    /// Who answers.
-    pub serving: Arc<Version>,
-    /// Who returns when the one that serves fails its trial; the same one when there is no trial.
-    pub proven: Arc<Version>,
-    /// Whether the one that serves is on trial.
-    pub is_on_trial: bool,
-    /// Grows whenever another component serves, or those that stand so have another configuration, from 1 on.
-    pub generation: u64,
-    /// Since when it is so.
-    pub since: Timestamp,
-}
 
 /// What is told of a slot, each once and in order.
 #[derive(Debug)]
 pub(crate) enum News {
     /// The components stand in another way, which is this one.
-    Changed(Transition, View),
+    Changed(Transition, SlotStanding<Arc<Version>>),
     /// From the exchange to the end of the first call that began on the new component.
     FirstCall(Duration),
 }
@@ -70,46 +55,16 @@ struct Serving<C> {
     generation: u64,
     /// None: it is proven.
     probation: Option<Probation<C>>,
-    since: (Instant, Timestamp),
+    since: Instant,
     /// Whether a call that began on it has ended.
     called: AtomicBool,
-    /// Whether it was taken back: it failed its trial, or the proven one was put back.
-    refused: watch::Sender<bool>,
+    /// Whether it failed its probation, or the proven one was put back.
+    is_taken_back: watch::Sender<bool>,
 }
 
 struct State<C> {
     components: SlotState<C>,
     serving: Arc<Serving<C>>,
-}
-
-impl<C> State<C> {
-    fn view(&self) -> View {
-        View {
-            serving: Arc::clone(&self.components.serving().version),
-            proven: Arc::clone(&self.components.proven().version),
-            is_on_trial: self.components.is_on_trial(),
-            generation: self.components.generation(),
-            since: self.serving.since.1,
-        }
-    }
-}
-
-/// How the components of a slot stand, with what answers.
-pub(crate) struct Stands<C> {
-    pub(crate) proven: Release<C>,
-    /// The one on trial against it, which serves then.
-    pub(crate) trial: Option<Release<C>>,
-    /// Whether that one has another configuration.
-    pub(crate) is_apart: bool,
-    /// Grows whenever another component serves, or one with another configuration.
-    pub(crate) generation: u64,
-}
-
-impl<C> Stands<C> {
-    /// Who answers.
-    pub(crate) fn serving(&self) -> &Release<C> {
-        self.trial.as_ref().unwrap_or(&self.proven)
-    }
 }
 
 struct Shared<C> {
@@ -140,30 +95,29 @@ impl<C: Component> Slot<C> {
     ) -> (Self, mpsc::UnboundedReceiver<News>) {
         let (news, told) = mpsc::unbounded_channel();
         let components = SlotState::new(first, refused);
-        let serving = Self::serving_of(&components, settings, None);
+        let serving = Self::serving_of(components.standing(), settings, None);
         let state = Mutex::new(State { components, serving });
         let (generation, doubts) = (watch::Sender::new(1), watch::Sender::new(0));
         let (recovered, offers) = (watch::Sender::new(0), watch::Sender::new(0));
         (Self(Arc::new(Shared { state, settings, generation, doubts, recovered, offers, news })), told)
     }
 
-    /// `refused`: of the same component with another configuration, so that work which began with that ends with this.
+    /// `before`: the same component with another configuration, so that work which began with that ends with this.
     fn serving_of(
-        components: &SlotState<C>,
+        standing: &SlotStanding<Release<C>>,
         settings: ProbationSettings,
-        refused: Option<&Serving<C>>,
+        before: Option<&Serving<C>>,
     ) -> Arc<Serving<C>> {
-        let release = components.serving().clone();
-        let witness = components.is_on_trial().then(|| Arc::clone(&components.proven().component));
-        let probation =
-            witness.map(|witness| Probation::begin(settings, witness, &*release.component, components.is_apart()));
+        let begin = |candidate: &Release<C>| {
+            Probation::begin(settings, Arc::clone(&standing.proven.component), &*candidate.component, standing.is_apart)
+        };
         Arc::new(Serving {
-            release,
-            generation: components.generation(),
-            probation,
-            since: (Instant::now(), Timestamp::now()),
+            release: standing.serving().clone(),
+            generation: standing.generation,
+            probation: standing.candidate.as_ref().map(begin),
+            since: Instant::now(),
             called: AtomicBool::new(false),
-            refused: refused.map(|before| before.refused.clone()).unwrap_or_default(),
+            is_taken_back: before.map(|before| before.is_taken_back.clone()).unwrap_or_default(),
         })
     }
 
@@ -183,24 +137,18 @@ impl<C: Component> Slot<C> {
     /// The proven one: whoever serves, or returns when that fails.
     #[must_use]
     pub fn proven(&self) -> Arc<C> {
-        self.last_good().component
-    }
-
-    /// The same, with its version.
-    pub(crate) fn last_good(&self) -> Release<C> {
-        self.0.state.lock().components.proven().clone()
+        Arc::clone(&self.0.state.lock().components.standing().proven.component)
     }
 
     /// How the components stand.
     #[must_use]
-    pub fn view(&self) -> View {
-        self.0.state.lock().view()
+    pub fn standing(&self) -> SlotStanding<Arc<Version>> {
+        self.0.state.lock().components.standing().versions()
     }
 
-    /// What was refused after it had served.
-    #[must_use]
-    pub(crate) fn refused(&self) -> Refusals {
-        self.0.state.lock().components.refused().clone()
+    /// The same, with what answers.
+    pub(crate) fn components(&self) -> SlotStanding<Release<C>> {
+        self.0.state.lock().components.standing().clone()
     }
 
     /// Grows whenever another component serves, or those that stand so have another configuration, from 1 on.
@@ -210,7 +158,7 @@ impl<C: Component> Slot<C> {
     }
 
     /// Grows when what a component wrote is in doubt from now on, while nobody else begins to serve: another replica refused one that is not on
-    /// trial here.
+    /// probation here.
     #[must_use]
     pub fn doubts(&self) -> watch::Receiver<u64> {
         self.0.doubts.subscribe()
@@ -241,7 +189,7 @@ impl<C: Component> Slot<C> {
     }
 
     /// Notices other credentials of whoever serves ([`Component::follow_credentials`]), passes on what recovers, and ends a
-    /// trial in time. Never ends.
+    /// probation in time. Never ends.
     pub async fn follow(&self) {
         let mut generations = self.generations();
         loop {
@@ -249,14 +197,14 @@ impl<C: Component> Slot<C> {
             tokio::select! {
                 () = component.follow_credentials() => {}
                 () = self.pass_on(component.recoveries()) => {}
-                () = self.end_trials() => {}
+                () = self.end_probations() => {}
                 _ = generations.changed() => {}
             }
         }
     }
 
-    /// A trial whose time is over ends, though nobody asks its component anything then. Never ends.
-    async fn end_trials(&self) {
+    /// A probation whose time is over ends, though nobody asks its component anything then. Never ends.
+    async fn end_probations(&self) {
         loop {
             let serving = Arc::clone(&self.0.state.lock().serving);
             let Some(probation) = &serving.probation else { break };
@@ -282,29 +230,20 @@ impl<C: Component> Slot<C> {
         std::future::pending().await
     }
 
-    /// Puts a component that passed the gate into the slot, on trial; the proven one returns to its place at once. Calls that have
+    /// Puts a component that passed the gate into the slot, on probation; the proven one returns to its place at once. Calls that have
     /// begun end on the component that they began on. Returns how long others had to wait for it; none when nothing changes.
     ///
     /// `against`: digest of the one that it was compared with. Where another one is proven by now, nothing changes: that one may offer what
     /// this one does not, and find what it does not. `is_apart`: it has a configuration that the proven one cannot do with, and no
     /// difference between the two is held against it.
     pub(crate) fn put_against(&self, against: &str, release: Release<C>, is_apart: bool) -> Option<Duration> {
-        let event = if is_apart { Event::TakenApart(release) } else { Event::Taken(release) };
-        self.apply_where(|state| state.proven().is(against), event)
+        self.apply_where(|now| now.proven.is(against), Event::Taken { release, is_apart })
     }
 
     /// Puts the component with this digest back if it is the proven one still. Returns whether it serves then.
     pub(crate) fn put_back(&self, digest: &str) -> bool {
         self.apply(Event::PutBack(digest.to_owned()));
-        self.view().serving.digest == digest
-    }
-
-    /// Who stands how, to be given another configuration.
-    pub(crate) fn stands(&self) -> Stands<C> {
-        let components = &self.0.state.lock().components;
-        let trial = components.is_on_trial().then(|| components.serving().clone());
-        let (proven, generation) = (components.proven().clone(), components.generation());
-        Stands { proven, trial, is_apart: components.is_apart(), generation }
+        self.standing().serving().digest == digest
     }
 
     /// Gives those who stand so since `generation` another configuration that passed the gate; calls that have begun end with the old one.
@@ -328,41 +267,48 @@ impl<C: Component> Slot<C> {
     }
 
     /// All changes of the state come along here. Nothing happens where it is not `as_expected` any more.
-    fn apply_where(&self, as_expected: impl FnOnce(&SlotState<C>) -> bool, event: Event<C>) -> Option<Duration> {
+    fn apply_where(
+        &self,
+        as_expected: impl FnOnce(&SlotStanding<Release<C>>) -> bool,
+        event: Event<C>,
+    ) -> Option<Duration> {
         let begun = Instant::now();
         let mut state = self.0.state.lock();
-        if !as_expected(&state.components) {
+        if !as_expected(state.components.standing()) {
             return None;
         }
-        let (generation, doubts) = (state.components.generation(), state.components.doubts());
+        let doubts = state.components.doubts();
         let transition = state.components.apply(event);
-        let (now, doubts_now) = (state.components.generation(), state.components.doubts());
-        if let Some(Transition::Returned { .. } | Transition::Withdrawn { .. }) = transition {
-            // What it knew of the cloud is older than what the other one did there.
-            state.components.proven().component.forget();
-            state.serving.refused.send_replace(true);
-        }
-        // One that is contested goes on, and so does a trial.
-        let before = match transition {
+        let doubts_now = state.components.doubts();
+        let standing = state.components.standing();
+        let next = match &transition {
+            // One that is contested goes on, and so does a probation.
             None | Some(Transition::Contested { .. }) => None,
-            Some(_) => {
-                let same = Some(&*state.serving).filter(|_| matches!(transition, Some(Transition::Configured)));
-                let next = Self::serving_of(&state.components, self.0.settings, same);
-                Some(std::mem::replace(&mut state.serving, next))
+            Some(transition) => {
+                if let Transition::Returned { .. } | Transition::Withdrawn { .. } = transition {
+                    // What it knew of the cloud is older than what the other one did there.
+                    standing.proven.component.forget();
+                    state.serving.is_taken_back.send_replace(true);
+                }
+                let same = Some(&*state.serving).filter(|_| matches!(transition, Transition::Configured));
+                Some(Self::serving_of(standing, self.0.settings, same))
             }
         };
-        if let Some(transition) = transition {
-            // Under the lock, so that changes are told in their order. An error means that nobody listens.
-            drop(self.0.news.send(News::Changed(transition, state.view())));
-        }
         // Whoever is served by it finds that number; those who wait for it are told when nobody waits for the lock.
+        let now = standing.generation;
         self.0.generation.send_if_modified(|told| {
             *told = now;
             false
         });
+        let is_exchange = transition.as_ref().is_some_and(Transition::is_exchange);
+        if let Some(transition) = transition {
+            // Under the lock, so that changes are told in their order. An error means that nobody listens.
+            drop(self.0.news.send(News::Changed(transition, standing.versions())));
+        }
+        let before = next.map(|next| std::mem::replace(&mut state.serving, next));
         drop(state);
         let took = begun.elapsed();
-        if now != generation {
+        if is_exchange {
             self.0.generation.send_modify(|_| {});
         } else if doubts_now != doubts {
             // Who wakes for an exchange needs no second call.
@@ -372,26 +318,22 @@ impl<C: Component> Slot<C> {
         before.map(|_| took)
     }
 
-    /// A call that began on `serving` has ended: notes the first one, and looks whether its trial is over.
+    /// A call that began on `serving` has ended: notes the first one, and looks whether its probation is over.
     fn judge(&self, serving: &Serving<C>) {
         if serving.probation.is_none() {
             return;
         }
         if !serving.called.load(Ordering::Relaxed) && !serving.called.swap(true, Ordering::Relaxed) {
-            drop(self.0.news.send(News::FirstCall(serving.since.0.elapsed())));
+            drop(self.0.news.send(News::FirstCall(serving.since.elapsed())));
         }
         self.decide(serving);
     }
 
     fn decide(&self, serving: &Serving<C>) {
-        let Some(probation) = &serving.probation else { return };
-        let event = match probation.verdict(&*serving.release.component) {
-            Progress::Open => return,
-            Progress::Passed => Event::Passed(serving.generation),
-            Progress::Failed(why) => Event::Failed(serving.generation, why),
-            Progress::Undecided(why) => Event::Undecided(serving.generation, why),
-        };
-        self.apply(event);
+        let judged = serving.probation.as_ref().and_then(|one| one.verdict(&*serving.release.component));
+        if let Some(verdict) = judged {
+            self.apply(Event::Judged(serving.generation, verdict));
+        }
     }
 }
 
@@ -400,11 +342,11 @@ impl<C: Component> LoadBalancerSource for Slot<C> {
         Arc::new(self.handle())
     }
 
-    fn is_refused(&self, component: &str) -> bool {
+    fn is_taken_back(&self, component: &str) -> bool {
         self.0.state.lock().components.is_taken_back(component)
     }
 
-    fn is_on_trial(&self) -> bool {
-        self.0.state.lock().components.is_on_trial()
+    fn is_on_probation(&self) -> bool {
+        self.0.state.lock().components.standing().is_on_probation()
     }
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::gate::Step;
 use crate::release::Version;
-use crate::slot::View;
+use crate::slot::SlotStanding;
 
 /// Takes what must be true of a provider before the process is ready: the name of the check, and why it does not hold.
 pub type Readiness = Arc<dyn Fn(&str, Result<(), String>) + Send + Sync>;
@@ -52,11 +52,11 @@ pub struct Times {
 #[derive(Default)]
 pub(crate) struct Known {
     /// How its components stand; none before the first one was taken.
-    pub(crate) view: Option<View>,
+    pub(crate) standing: Option<SlotStanding<Arc<Version>>>,
     /// What its source holds and does not serve.
-    pub(crate) refused: Option<NotTaken>,
+    pub(crate) not_taken: Option<NotTaken>,
     /// What the files of its configuration say, and does not count.
-    pub(crate) configuration: Option<NotTaken>,
+    pub(crate) rejected_configuration: Option<NotTaken>,
     /// How long the last exchange took.
     pub(crate) times: Option<Times>,
 }
@@ -92,28 +92,17 @@ struct ProviderStatus {
 
 impl Known {
     fn status(&self) -> ProviderStatus {
-        let (refused, refused_configuration, times) = (self.refused.clone(), self.configuration.clone(), self.times);
-        match &self.view {
-            Some(View { serving, proven, is_on_trial, generation, since }) => ProviderStatus {
-                serving: Some(Version::clone(serving)),
-                phase: Some(if *is_on_trial { "probation" } else { "proven" }),
-                last_good: is_on_trial.then(|| Version::clone(proven)),
-                since: Some(*since),
-                generation: *generation,
-                refused,
-                refused_configuration,
-                times,
-            },
-            None => ProviderStatus {
-                serving: None,
-                phase: None,
-                last_good: None,
-                since: None,
-                generation: 0,
-                refused,
-                refused_configuration,
-                times,
-            },
+        let standing = self.standing.as_ref();
+        let candidate = standing.filter(|standing| standing.is_on_probation());
+        ProviderStatus {
+            serving: standing.map(|standing| Version::clone(standing.serving())),
+            phase: standing.map(|standing| if standing.is_on_probation() { "probation" } else { "proven" }),
+            last_good: candidate.map(|standing| Version::clone(&standing.proven)),
+            since: standing.map(|standing| standing.since),
+            generation: standing.map_or(0, |standing| standing.generation),
+            refused: self.not_taken.clone(),
+            refused_configuration: self.rejected_configuration.clone(),
+            times: self.times,
         }
     }
 }

@@ -21,10 +21,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::ledger::Counted;
 use crate::source::{MAX_SIGNATURE, SIGNATURE};
 use key::Key;
 use signature::Signature;
+pub(crate) use statement::Counted;
 pub use statement::Signed;
 use statement::{Statement, is_digest};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use ccm_cloud::{Answer, Cluster, ClusterSubject, Descriptor, Failure, Node, Service};
+use ccm_cloud::{CallFuture, Cluster, ClusterSubject, Descriptor, Failure, Node, Service};
 use ccm_egress::Class;
 
 use crate::answer::{Objects, cluster_failures, unless_failed};
@@ -20,7 +20,7 @@ impl Cluster for Provider {
         &self,
         nodes: Vec<Node>,
         services: Vec<Service>,
-    ) -> Answer<'_, Result<Vec<(ClusterSubject, Failure)>, Failure>> {
+    ) -> CallFuture<'_, Result<Vec<(ClusterSubject, Failure)>, Failure>> {
         Box::pin(self.reconcile_noting(nodes, services, Arc::default()))
     }
 }

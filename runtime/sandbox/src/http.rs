@@ -6,7 +6,7 @@ use std::time::Duration;
 use ccm_egress::http::{
     Algorithm, Capture, CaptureSource, Digest, Effect, Encoding, Method, Part, Request, Response, SignedPart,
 };
-use ccm_egress::{Egress, Refusal, TransportError, TransportReason};
+use ccm_egress::{CredentialRefusal, Egress, TransportError, TransportReason};
 
 use crate::bindings::ccm::cloud::{credentials, http};
 use crate::call::CallState;
@@ -99,11 +99,11 @@ impl CallState {
     }
 
     /// The contract has no room for the reason: it goes to the log.
-    fn refusal(&self, refusal: &Refusal) -> credentials::Refusal {
+    fn refusal(&self, refusal: &CredentialRefusal) -> credentials::Refusal {
         self.log.lock().write(ccm_egress::Level::Warn, &refusal.to_string(), &[]);
         match refusal {
-            Refusal::Unknown(_) => credentials::Refusal::Unknown,
-            Refusal::Denied(_) => credentials::Refusal::Denied,
+            CredentialRefusal::Unknown(_) => credentials::Refusal::Unknown,
+            CredentialRefusal::Denied(_) => credentials::Refusal::Denied,
         }
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ccm_cloud::{
-    Answer, Backend, Descriptor, Failure, Ingress, LoadBalancers, Mark, Outcome, Problem, Reaction, Service, Standing,
-    Wish,
+    Backend, CallFuture, Descriptor, Failure, Ingress, LoadBalancers, Mark, Outcome, Problem, Reaction, Service,
+    Standing, Wish,
 };
 use ccm_egress::Class;
 use wasmtime::Store;
@@ -175,7 +175,7 @@ impl LoadBalancers for Provider {
         self.configuration.clone()
     }
 
-    fn name(&self, service: Service) -> Answer<'_, Result<String, Failure>> {
+    fn name(&self, service: Service) -> CallFuture<'_, Result<String, Failure>> {
         Box::pin(async move {
             let work: Ask<_> =
                 |exports, store, service| Box::pin(async move { exports.call_name(store, &service).await });
@@ -183,7 +183,7 @@ impl LoadBalancers for Provider {
         })
     }
 
-    fn locks(&self, service: Service) -> Answer<'_, Result<Vec<String>, Failure>> {
+    fn locks(&self, service: Service) -> CallFuture<'_, Result<Vec<String>, Failure>> {
         Box::pin(async move {
             let work: Ask<_> =
                 |exports, store, service| Box::pin(async move { exports.call_locks(store, &service).await });
@@ -191,7 +191,7 @@ impl LoadBalancers for Provider {
         })
     }
 
-    fn get(&self, service: Service) -> Answer<'_, Result<Option<Vec<Ingress>>, Failure>> {
+    fn get(&self, service: Service) -> CallFuture<'_, Result<Option<Vec<Ingress>>, Failure>> {
         Box::pin(async move {
             let work: Ask<Result<Option<Vec<types::Ingress>>, _>> =
                 |exports, store, service| Box::pin(async move { exports.call_get(store, &service).await });
@@ -200,7 +200,7 @@ impl LoadBalancers for Provider {
         })
     }
 
-    fn get_mark(&self, service: Service) -> Answer<'_, Result<Option<Mark>, Failure>> {
+    fn get_mark(&self, service: Service) -> CallFuture<'_, Result<Option<Mark>, Failure>> {
         Box::pin(async move {
             let work: Ask<Result<Option<load_balancers::Mark>, _>> =
                 |exports, store, service| Box::pin(async move { exports.call_get_mark(store, &service).await });
@@ -209,23 +209,23 @@ impl LoadBalancers for Provider {
         })
     }
 
-    fn ensure(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
+    fn ensure(&self, service: Service, backends: Arc<[Backend]>) -> CallFuture<'_, Outcome> {
         Box::pin(self.bring(Extent::Everything, Class::Write, service, backends))
     }
 
-    fn ensure_unhurried(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
+    fn ensure_unhurried(&self, service: Service, backends: Arc<[Backend]>) -> CallFuture<'_, Outcome> {
         Box::pin(self.bring(Extent::Everything, Class::Refresh, service, backends))
     }
 
-    fn update_backends(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
+    fn update_backends(&self, service: Service, backends: Arc<[Backend]>) -> CallFuture<'_, Outcome> {
         Box::pin(self.bring(Extent::Backends, Class::Write, service, backends))
     }
 
-    fn delete(&self, service: Service) -> Answer<'_, Outcome> {
+    fn delete(&self, service: Service) -> CallFuture<'_, Outcome> {
         Box::pin(self.take_away(service))
     }
 
-    fn orphan(&self, service: Service) -> Answer<'_, Result<Vec<String>, Failure>> {
+    fn orphan(&self, service: Service) -> CallFuture<'_, Result<Vec<String>, Failure>> {
         const FUNCTION: &str = "load-balancer-orphan.orphan";
         Box::pin(async move {
             let code = self.code();
@@ -252,7 +252,7 @@ impl LoadBalancers for Provider {
         service: Service,
         before: Option<Service>,
         online: bool,
-    ) -> Answer<'_, Result<Vec<Problem>, Failure>> {
+    ) -> CallFuture<'_, Result<Vec<Problem>, Failure>> {
         Box::pin(async move {
             let code = self.code();
             let exports = self.balancers(&code)?;
@@ -285,7 +285,7 @@ impl LoadBalancers for Provider {
         self.code().optional.load_balancer_survey.is_some()
     }
 
-    fn survey(&self, backends: Arc<[Backend]>, wishes: Vec<Wish>) -> Answer<'_, Result<Vec<Standing>, Failure>> {
+    fn survey(&self, backends: Arc<[Backend]>, wishes: Vec<Wish>) -> CallFuture<'_, Result<Vec<Standing>, Failure>> {
         const FUNCTION: &str = "load-balancer-survey.survey";
         Box::pin(async move {
             let code = self.code();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ccm_cloud::{
-    Answer, Descriptor, Failure, Node, Route, RouteChangeError, RouteOutcome, RouteState, RouteWish, Routes,
+    CallFuture, Descriptor, Failure, Node, Route, RouteChangeError, RouteOutcome, RouteState, RouteWish, Routes,
 };
 use ccm_egress::Class;
 
@@ -94,7 +94,7 @@ impl Routes for Provider {
         Arc::clone(&self.descriptor)
     }
 
-    fn get_all(&self, nodes: Vec<Node>) -> Answer<'_, Result<Vec<Route>, Failure>> {
+    fn get_all(&self, nodes: Vec<Node>) -> CallFuture<'_, Result<Vec<Route>, Failure>> {
         Box::pin(self.find_routes(nodes))
     }
 
@@ -102,7 +102,7 @@ impl Routes for Provider {
         &self,
         obsolete: Vec<Route>,
         wanted: Vec<RouteWish>,
-    ) -> Answer<'_, Result<Vec<RouteOutcome>, RouteChangeError>> {
+    ) -> CallFuture<'_, Result<Vec<RouteOutcome>, RouteChangeError>> {
         Box::pin(self.change_routes(obsolete, wanted))
     }
 }

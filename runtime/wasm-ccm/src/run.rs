@@ -15,7 +15,7 @@ use ccm_rollout::compare::StoreInventory;
 use ccm_rollout::config::{self, ProviderConfig};
 use ccm_rollout::context::{ProcessSecrets, SharedContext};
 use ccm_rollout::status::ProviderStatuses;
-use ccm_rollout::{CallMetrics, ExchangeMetrics, ProviderMetrics, Rollout, RolloutParts, Trials, host_pod};
+use ccm_rollout::{CallMetrics, ExchangeMetrics, ProbationFiles, ProviderMetrics, Rollout, RolloutParts, host_pod};
 use ccm_sandbox::{Pool, Sandbox, container_memory};
 use ccm_serving::health::{Check, Health, Readiness};
 use ccm_serving::https;
@@ -54,11 +54,11 @@ pub(crate) fn run(args: RunArgs, ignored: Option<String>) -> Result<()> {
         tokio::runtime::Builder::new_multi_thread().worker_threads(cores.min(MAX_WORKERS)).enable_all().build()?;
     let ended = runtime.block_on(async {
         let process = Box::pin(Process::build(setup)).await?;
-        let trials = process.rollout.trials.clone();
+        let probation_files = process.rollout.probation_files.clone();
         let ended = Box::pin(process.run()).await;
-        // A panic may be the doing of a component on trial, also one while the process ended.
+        // A panic may be the doing of a component on probation, also one while the process ended.
         let has_panicked = tasks::has_panicked(&ended);
-        let say = move || if has_panicked { trials.end_in_panic() } else { trials.end_in_order() };
+        let say = move || if has_panicked { probation_files.end_in_panic() } else { probation_files.end_in_order() };
         tasks::say_in_time(say).await;
         ended
     });
@@ -241,7 +241,7 @@ impl Process {
             recorder: provider_recorder,
             pod,
             depends: depends(&stores),
-            trials: Trials::default(),
+            probation_files: ProbationFiles::default(),
             inventory: Box::new(StoreInventory::new(stores.nodes.clone(), stores.services.clone(), routed)),
         };
 
@@ -284,9 +284,12 @@ impl Process {
 
     /// Runs until the process is to end, and ends it in order.
     async fn run(self) -> Result<()> {
-        let trials = self.rollout.trials.clone();
-        in_order(async |tasks, campaign| Box::pin(self.work(tasks, campaign)).await, move || trials.end_in_order())
-            .await
+        let probation_files = self.rollout.probation_files.clone();
+        in_order(
+            async |tasks, campaign| Box::pin(self.work(tasks, campaign)).await,
+            move || probation_files.end_in_order(),
+        )
+        .await
     }
 
     /// Spawns what every replica runs, waits until it leads, and spawns the controllers. What it returns is what [`in_order`] takes.

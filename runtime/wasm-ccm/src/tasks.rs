@@ -178,7 +178,7 @@ pub(crate) async fn in_order(
 }
 
 /// Ends the process and hands the Lease on last: `ended` is an error when a task has ended, none when the process is to stop, and otherwise why
-/// the leadership is lost. `in_order` says that no component on trial is to blame; first of all, since Kubernetes may kill what takes too long.
+/// the leadership is lost. `in_order` says that no component on probation is to blame; first of all, since Kubernetes may kill what takes too long.
 async fn end(
     tasks: Tasks,
     campaign: Option<Campaign>,
@@ -203,6 +203,6 @@ async fn end(
         Some(campaign) => campaign.retire(tasks.stop()).await,
         None => tasks.stop().await,
     };
-    // A panic goes before all else: a component on trial may be to blame.
+    // A panic goes before all else: a component on probation may be to blame.
     if has_panicked(&retired) { retired } else { ended.and(retired) }
 }

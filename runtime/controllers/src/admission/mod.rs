@@ -23,7 +23,8 @@ pub use outcome::AdmissionOutcome;
 
 use crate::object_name::ObjectName as _;
 use crate::service::provider::Provider;
-use crate::service::{LoadBalancerMembers, ownership, predicates, unknown_annotations, view};
+use crate::service::{LoadBalancerMembers, ownership, unknown_annotations, view};
+use crate::view::service::{is_deleting, is_load_balancer};
 
 /// Most problems that are told of one Service.
 const MAX_PROBLEMS: usize = 16;
@@ -114,7 +115,7 @@ impl ServiceAdmission {
     }
 
     async fn rule(&self, service: &Service, before: Option<&Service>, limit: Duration) -> Ruling {
-        let wants = |service: &Service| predicates::is_load_balancer(service) && !predicates::is_deleting(service);
+        let wants = |service: &Service| is_load_balancer(service) && !is_deleting(service);
         if !wants(service) {
             return Ruling::silent(AdmissionOutcome::Foreign);
         }

@@ -12,7 +12,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::place::Place;
+use super::address_target::AddressTarget;
 use super::{AddressClash, ClusterAddresses};
 use crate::store::Node;
 use crate::view::node::is_uninitialized;
@@ -27,12 +27,12 @@ const SEEN_WITHIN: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub(super) struct NodeIndex {
     built: Option<Instant>,
-    names: HashMap<Place, Box<str>>,
+    names: HashMap<AddressTarget, Box<str>>,
     /// Whose pods are in which network, and how long the prefixes of these are.
     pods: HashMap<IpNet, Box<str>>,
     prefixes: BTreeSet<u8>,
     /// Addresses that are being written, or were and are not in the store yet.
-    writes: HashMap<Place, Vec<Write>>,
+    writes: HashMap<AddressTarget, Vec<Write>>,
 }
 
 /// A Node that is about to have an address.
@@ -52,8 +52,8 @@ impl Write {
 
 impl NodeIndex {
     fn note(&mut self, node: &Node) {
-        for place in places(node) {
-            self.names.entry(place).or_insert_with(|| node.name.clone());
+        for target in targets(node) {
+            self.names.entry(target).or_insert_with(|| node.name.clone());
         }
         for range in pod_ranges(node) {
             self.prefixes.insert(range.prefix_len());
@@ -85,19 +85,24 @@ impl NodeIndex {
     }
 
     /// The Nodes that are about to have it, beside this one.
-    fn writers(&self, place: &Place, node: &Node, nodes: &Store<Node>) -> impl Iterator<Item = (&Write, Arc<Node>)> {
+    fn writers(
+        &self,
+        target: &AddressTarget,
+        node: &Node,
+        nodes: &Store<Node>,
+    ) -> impl Iterator<Item = (&Write, Arc<Node>)> {
         let others =
-            self.writes.get(place).into_iter().flatten().filter(move |one| one.node != node.name && one.counts());
+            self.writes.get(target).into_iter().flatten().filter(move |one| one.node != node.name && one.counts());
         others.filter_map(move |one| Some((one, nodes.get(&ObjectRef::new(&one.node))?)))
     }
 
     /// From now on this Node has it, or is about to.
-    fn begin(&mut self, place: &Place, node: &Node, kind: Option<AddressKind>, write: &mut AddressWrite) {
-        self.names.insert(place.clone(), node.name.clone());
-        let writes = self.writes.entry(place.clone()).or_default();
+    fn begin(&mut self, target: &AddressTarget, node: &Node, kind: Option<AddressKind>, write: &mut AddressWrite) {
+        self.names.insert(target.clone(), node.name.clone());
+        let writes = self.writes.entry(target.clone()).or_default();
         if !writes.iter().any(|one| one.node == node.name) {
             writes.push(Write { node: node.name.clone(), kind, done: None });
-            write.places.push(place.clone());
+            write.targets.push(target.clone());
         }
     }
 }
@@ -110,8 +115,8 @@ impl ClusterAddresses {
             index.note(node);
         }
         if !index.writes.is_empty() {
-            for place in places(node) {
-                index.retain(&place, |write| write.node != node.name || write.done.is_none());
+            for target in targets(node) {
+                index.retain(&target, |write| write.node != node.name || write.done.is_none());
             }
         }
     }
@@ -121,34 +126,34 @@ impl ClusterAddresses {
     pub(crate) fn clash_of_node(
         &self,
         node: &Node,
-        place: &Place,
+        target: &AddressTarget,
         kind: AddressKind,
         write: &mut AddressWrite,
     ) -> Option<AddressClash> {
-        if place.is_localhost() {
+        if target.is_localhost() {
             return Some(AddressClash::NoPlace(AddressRefusal::Loopback));
         }
-        if let Place::Ip(ip) = place {
+        if let AddressTarget::Ip(ip) = target {
             let cluster_ip = || if self.knows_ranges() { None } else { self.cluster_ip(*ip) };
             let balancer = || if self.shares_nodes { None } else { self.balancer_with(*ip) };
             if let Some(clash) = self.clash(*ip).or_else(cluster_ip).or_else(balancer) {
                 return Some(clash);
             }
         }
-        self.another_with(node, place, kind, write)
+        self.another_with(node, target, kind, write)
     }
 
     /// Another Node that has it, or whose pods have it.
     fn another_with(
         &self,
         node: &Node,
-        place: &Place,
+        target: &AddressTarget,
         kind: AddressKind,
         write: &mut AddressWrite,
     ) -> Option<AddressClash> {
         let nodes = self.nodes.as_ref()?;
         // The name of a Node is the Node's, whatever addresses it has.
-        if let Place::Name(name) = place
+        if let AddressTarget::Name(name) = target
             && let Some(other) = nodes.get(&ObjectRef::new(name)).filter(|other| other.name != node.name)
             && !other.is_deleting
         {
@@ -156,13 +161,13 @@ impl ClusterAddresses {
         }
         let mut index = self.index.lock();
         index.refresh(nodes);
-        let holder = index.names.get(place).filter(|name| **name != node.name);
+        let holder = index.names.get(target).filter(|name| **name != node.name);
         if let Some(other) =
-            holder.and_then(|name| nodes.get(&ObjectRef::new(name))).filter(|other| keeps(other, place, kind))
+            holder.and_then(|name| nodes.get(&ObjectRef::new(name))).filter(|other| keeps(other, target, kind))
         {
             return Some(AddressClash::Node(other.name_any()));
         }
-        if let Place::Ip(ip) = place {
+        if let AddressTarget::Ip(ip) = target {
             let is_anothers = |range: &IpNet, name: &str| {
                 let other = nodes.get(&ObjectRef::new(name)).filter(|other| other.name != node.name);
                 other.is_some_and(|other| pod_ranges(&other).any(|known| known == *range))
@@ -172,11 +177,11 @@ impl ClusterAddresses {
             }
         }
         if let Some((_, other)) =
-            index.writers(place, node, nodes).find(|(one, other)| is_written(one, other, place, kind))
+            index.writers(target, node, nodes).find(|(one, other)| is_written(one, other, target, kind))
         {
             return Some(AddressClash::Node(other.name_any()));
         }
-        index.begin(place, node, Some(kind), write);
+        index.begin(target, node, Some(kind), write);
         None
     }
 
@@ -184,44 +189,45 @@ impl ClusterAddresses {
     /// under way or not seen.
     pub(crate) fn node_of_machine(&self, node: &Node, id: &str, write: &mut AddressWrite) -> Option<String> {
         let nodes = self.nodes.as_ref()?;
-        let place = Place::Machine(id.into());
+        let target = AddressTarget::Machine(id.into());
         let mut index = self.index.lock();
         index.refresh(nodes);
         let has_it = |other: &Node| other.name != node.name && other.provider_id.as_deref() == Some(id);
-        let holder = index.names.get(&place).and_then(|name| nodes.get(&ObjectRef::new(name)));
+        let holder = index.names.get(&target).and_then(|name| nodes.get(&ObjectRef::new(name)));
         let holder = holder.filter(|other| has_it(other) && !is_silent(other));
-        let writer = || index.writers(&place, node, nodes).map(|(_, other)| other).find(|other| !is_silent(other));
+        let writer = || index.writers(&target, node, nodes).map(|(_, other)| other).find(|other| !is_silent(other));
         let other = holder.or_else(writer);
         if other.is_none() {
-            index.begin(&place, node, None, write);
+            index.begin(&target, node, None, write);
         }
         other.map(|other| other.name_any())
     }
 
     /// The addresses that the Node called `name` is about to get: none yet.
     pub(crate) fn write_of(&self, name: &str) -> AddressWrite {
-        AddressWrite { index: Arc::clone(&self.index), node: name.into(), places: vec![] }
+        AddressWrite { index: Arc::clone(&self.index), node: name.into(), targets: vec![] }
     }
 
     /// Any Node that has it, in whatever state.
-    pub(super) fn any_node_with(&self, place: &Place) -> Option<String> {
-        let has_it = |node: &Node| node.addresses.iter().any(|(_, text)| Place::of(text).as_ref() == Some(place));
+    pub(super) fn any_node_with(&self, target: &AddressTarget) -> Option<String> {
+        let has_it =
+            |node: &Node| node.addresses.iter().any(|(_, text)| AddressTarget::of(text).as_ref() == Some(target));
         self.nodes.as_ref()?.find(has_it).map(|node| node.name_any())
     }
 }
 
 /// What nobody else has: its addresses and its machine.
-fn places(node: &Node) -> impl Iterator<Item = Place> {
-    let machine = node.provider_id.clone().map(Place::Machine);
-    node.addresses.iter().filter_map(|(_, text)| Place::of(text)).chain(machine)
+fn targets(node: &Node) -> impl Iterator<Item = AddressTarget> {
+    let machine = node.provider_id.clone().map(AddressTarget::Machine);
+    node.addresses.iter().filter_map(|(_, text)| AddressTarget::of(text)).chain(machine)
 }
 
 impl NodeIndex {
-    fn retain(&mut self, place: &Place, keep: impl Fn(&Write) -> bool) {
-        if let Some(writes) = self.writes.get_mut(place) {
+    fn retain(&mut self, target: &AddressTarget, keep: impl Fn(&Write) -> bool) {
+        if let Some(writes) = self.writes.get_mut(target) {
             writes.retain(keep);
             if writes.is_empty() {
-                self.writes.remove(place);
+                self.writes.remove(target);
             }
         }
     }
@@ -234,15 +240,15 @@ impl NodeIndex {
 pub(crate) struct AddressWrite {
     index: Arc<Mutex<NodeIndex>>,
     node: Box<str>,
-    places: Vec<Place>,
+    targets: Vec<AddressTarget>,
 }
 
 impl AddressWrite {
     /// The API server has taken them.
     pub(crate) fn done(mut self) {
         let mut index = self.index.lock();
-        for place in std::mem::take(&mut self.places) {
-            let all = index.writes.get_mut(&place).into_iter().flatten();
+        for target in std::mem::take(&mut self.targets) {
+            let all = index.writes.get_mut(&target).into_iter().flatten();
             all.filter(|write| write.node == self.node).for_each(|write| write.done = Some(Instant::now()));
         }
     }
@@ -250,21 +256,21 @@ impl AddressWrite {
 
 impl Drop for AddressWrite {
     fn drop(&mut self) {
-        if self.places.is_empty() {
+        if self.targets.is_empty() {
             return;
         }
         let mut index = self.index.lock();
-        for place in &self.places {
-            index.retain(place, |write| write.node != self.node);
+        for target in &self.targets {
+            index.retain(target, |write| write.node != self.node);
         }
     }
 }
 
 /// Whether a Node that is about to have it, and does not have it by what the store says, is in the way of another one.
-fn is_written(write: &Write, other: &Node, place: &Place, kind: AddressKind) -> bool {
-    let has_it = other.addresses.iter().any(|(_, text)| Place::of(text).as_ref() == Some(place));
+fn is_written(write: &Write, other: &Node, target: &AddressTarget, kind: AddressKind) -> bool {
+    let has_it = other.addresses.iter().any(|(_, text)| AddressTarget::of(text).as_ref() == Some(target));
     let is_shared = kind == AddressKind::ExternalIp && write.kind == Some(AddressKind::ExternalIp);
-    !is_silent(other) && if has_it { keeps(other, place, kind) } else { !is_shared }
+    !is_silent(other) && if has_it { keeps(other, target, kind) } else { !is_shared }
 }
 
 /// An address of a machine that is gone may be another one's before its Node is gone.
@@ -273,12 +279,15 @@ fn is_silent(node: &Node) -> bool {
 }
 
 /// Whether a Node that has it, or was the first to be given it, is in the way of another one.
-fn keeps(other: &Node, place: &Place, kind: AddressKind) -> bool {
+fn keeps(other: &Node, target: &AddressTarget, kind: AddressKind) -> bool {
     if is_silent(other) {
         return false;
     }
-    let mut kinds =
-        other.addresses.iter().filter(|(_, text)| Place::of(text).as_ref() == Some(place)).map(|(kind, _)| kind);
+    let mut kinds = other
+        .addresses
+        .iter()
+        .filter(|(_, text)| AddressTarget::of(text).as_ref() == Some(target))
+        .map(|(kind, _)| kind);
     match kinds.next() {
         // It is about to be written.
         None => is_uninitialized(other),

@@ -20,11 +20,11 @@ const KEPT: Duration = Duration::from_secs(60 * 60);
 /// Most addresses of all names.
 const MOST: usize = 1024;
 
-type Answer = BoxFuture<'static, io::Result<Vec<IpAddr>>>;
+type NameLookup = BoxFuture<'static, io::Result<Vec<IpAddr>>>;
 
 /// Asks for the addresses of a name; by default, the resolver of the system.
 #[derive(Clone)]
-pub struct Lookup(Arc<dyn Fn(String) -> Answer + Send + Sync>);
+pub struct Lookup(Arc<dyn Fn(String) -> NameLookup + Send + Sync>);
 
 impl Default for Lookup {
     fn default() -> Self {
@@ -39,7 +39,7 @@ impl Default for Lookup {
 
 impl Lookup {
     /// One that asks in this way.
-    pub fn new(ask: impl Fn(String) -> Answer + Send + Sync + 'static) -> Self {
+    pub fn new(ask: impl Fn(String) -> NameLookup + Send + Sync + 'static) -> Self {
         Self(Arc::new(ask))
     }
 }

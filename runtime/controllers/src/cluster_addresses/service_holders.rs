@@ -11,12 +11,11 @@ use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::ObjectRef;
 use tokio::time::Instant;
 
+use super::address_target::AddressTarget;
 use super::node_holders::pod_range;
-use super::place::Place;
 use super::{AddressClash, ClusterAddresses, cluster_ips, ips};
 use crate::object_name::ObjectName as _;
-use crate::service::predicates::{is_deleting, is_load_balancer};
-use crate::view::service::ingress;
+use crate::view::service::{ingress, is_deleting, is_load_balancer};
 
 /// How long the store may take to show what was written. Whoever could not write it asks its provider again, and reserves it again.
 const RESERVED_FOR: Duration = Duration::from_secs(2 * 60);
@@ -79,7 +78,7 @@ impl ClusterAddresses {
         reserved: &Reservations,
         has_given_up: &impl Fn(&Service) -> bool,
     ) -> Option<AddressClash> {
-        let node = || if shared.nodes { None } else { self.any_node_with(&Place::Ip(ip)) };
+        let node = || if shared.nodes { None } else { self.any_node_with(&AddressTarget::Ip(ip)) };
         let pods = || self.nodes.as_ref().and_then(|nodes| pod_range(nodes, ip));
         let pods = || self.pod_ranges.iter().find(|range| range.contains(&ip)).copied().or_else(pods);
         let cluster = node().map(AddressClash::Node).or_else(|| pods().map(AddressClash::PodRange));

@@ -129,7 +129,7 @@ async fn without_a_known_range_no_node_gets_the_cluster_ip_of_a_service() {
     store.apply_watcher_event(&Event::Apply(serde_json::from_value(service).unwrap()));
     let addresses = ClusterAddresses::new(AddressSources { services: Some(services), ..AddressSources::default() });
     let clash = |text: &str| {
-        let place = place::Place::of(text).unwrap();
+        let place = address_target::AddressTarget::of(text).unwrap();
         addresses.clash_of_node(&node("new").object(), &place, AddressKind::InternalIp, &mut addresses.write_of("new"))
     };
     assert_eq!(clash("10.96.0.10"), Some(AddressClash::ClusterIp("kube-system/dns".to_owned())));
@@ -201,7 +201,7 @@ async fn no_node_gets_an_address_of_anothers_pods_or_of_a_load_balancer() {
             ..AddressSources::default()
         });
         let told = |text: &str, kind| {
-            let (node, place) = (node("a").object(), place::Place::of(text).unwrap());
+            let (node, place) = (node("a").object(), address_target::AddressTarget::of(text).unwrap());
             let clash = addresses.clash_of_node(&node, &place, kind, &mut addresses.write_of("a"));
             clash.map(|clash| clash.to_string()).unwrap_or_default()
         };
@@ -217,7 +217,7 @@ async fn no_node_gets_an_address_of_anothers_pods_or_of_a_load_balancer() {
     // Of a Node that has gone, or has other pods by now.
     let addresses = ClusterAddresses::new(AddressSources { nodes: Some(nodes), ..AddressSources::default() });
     let told = |text: &str| {
-        let (node, place) = (node("a").object(), place::Place::of(text).unwrap());
+        let (node, place) = (node("a").object(), address_target::AddressTarget::of(text).unwrap());
         addresses.clash_of_node(&node, &place, AddressKind::InternalIp, &mut addresses.write_of("a")).is_some()
     };
     assert!(told("10.244.1.7"));

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ccm_cloud::{Address, AddressKind};
 
-use crate::cluster_addresses::place::parse_ip;
+use crate::cluster_addresses::address_target::parse_ip;
 use crate::store::Node;
 use crate::view::node::addresses;
 

@@ -7,7 +7,7 @@ use ccm_cloud::{Address, AddressKind};
 use parking_lot::Mutex;
 
 use super::addresses::provided;
-use crate::cluster_addresses::place::Place;
+use crate::cluster_addresses::address_target::AddressTarget;
 use crate::cluster_addresses::{AddressClash, AddressWrite, ClusterAddresses};
 use crate::store::Node;
 use crate::warnings::Warnings;
@@ -100,18 +100,18 @@ impl Holders {
         let asked = provided(node).unwrap_or_default();
         let names = [Some(&*node.name), node.labels.get(HOSTNAME)].into_iter().flatten();
         let own = node.addresses.iter().map(|(_, text)| text).chain(asked.split(',')).chain(names);
-        let own: Vec<Place> = own.filter_map(Place::of).collect();
+        let own: Vec<AddressTarget> = own.filter_map(AddressTarget::of).collect();
         for address in wanted {
-            let Some(place) = Place::of(&address.value) else { continue };
+            let Some(place) = AddressTarget::of(&address.value) else { continue };
             let is_ip = matches!(address.kind, AddressKind::InternalIp | AddressKind::ExternalIp);
             // What is no IP address leads nothing away.
-            if is_ip && matches!(place, Place::Name(_)) {
+            if is_ip && matches!(place, AddressTarget::Name(_)) {
                 continue;
             }
             let is_own = own.contains(&place);
             let clash = match &place {
                 // A kubelet may call itself 127.0.0.1, but no cloud gives it that address.
-                Place::Ip(ip) if is_own && is_ip => {
+                AddressTarget::Ip(ip) if is_own && is_ip => {
                     self.addresses.clash(*ip).filter(|clash| matches!(clash, AddressClash::NoPlace(_)))
                 }
                 _ if is_own => None,

@@ -13,7 +13,7 @@ use crate::store::{Age, Lists, Node};
 use crate::warnings::Warnings;
 
 #[derive(Default)]
-struct Entry {
+struct KnownNode {
     uid: String,
     /// Whether it counts as uninitialised.
     waiting: bool,
@@ -28,7 +28,7 @@ struct Entry {
 
 /// By name of the Node.
 pub(crate) struct Memory {
-    nodes: Mutex<HashMap<String, Entry>>,
+    nodes: Mutex<HashMap<String, KnownNode>>,
     waiting: Gauge,
     lists: Lists,
 }
@@ -47,7 +47,7 @@ impl Memory {
         let entry = nodes.entry(node.name_any()).or_default();
         if entry.uid != uid {
             // Another Node of the same name; it still waits, if the old one did.
-            *entry = Entry { uid: uid.to_owned(), waiting: entry.waiting, ..Entry::default() };
+            *entry = KnownNode { uid: uid.to_owned(), waiting: entry.waiting, ..KnownNode::default() };
         }
         if let Some(finished) = entry.finished
             && !self.lists.shown(node.resource_version.as_deref()).is_as_new_as(finished)

@@ -42,7 +42,7 @@ pub(crate) enum Topic {
     NoProviderId,
 }
 
-struct Entry {
+struct UnreadyNode {
     identity: Identity,
     digest: u64,
     /// When the cloud said that the machine is absent, with no other answer since.
@@ -66,7 +66,7 @@ struct Entry {
 
 /// By name of the Node.
 pub(crate) struct Memory {
-    nodes: Mutex<HashMap<String, Entry>>,
+    nodes: Mutex<HashMap<String, UnreadyNode>>,
     /// Nodes whose taint could not be corrected, Ready ones as well: what was told of that, and when.
     taints: Mutex<HashMap<String, (&'static str, Instant)>>,
     metrics: NodeLifecycleMetrics,
@@ -102,7 +102,7 @@ impl Memory {
         }
         let entry = nodes.entry(name).or_insert_with(|| {
             self.metrics.not_ready.inc();
-            Entry {
+            UnreadyNode {
                 identity,
                 digest,
                 first_absent: None,
@@ -274,7 +274,13 @@ impl Memory {
         true
     }
 
-    fn answered(&self, name: &str, answer: &'static str, now: Instant, change: impl FnOnce(&mut Entry)) -> Duration {
+    fn answered(
+        &self,
+        name: &str,
+        answer: &'static str,
+        now: Instant,
+        change: impl FnOnce(&mut UnreadyNode),
+    ) -> Duration {
         let mut nodes = self.nodes.lock();
         let Some(entry) = nodes.get_mut(name) else { return self.period };
         let is_same = entry.last.is_some_and(|(last, _)| last == answer);
@@ -296,13 +302,13 @@ impl Memory {
         if tick > now { tick } else { tick + self.period }
     }
 
-    fn release(entry: &mut Entry) {
+    fn release(entry: &mut UnreadyNode) {
         if let Some(held) = entry.held.take() {
             held.dec();
         }
     }
 
-    fn removed(&self, entry: Option<Entry>) {
+    fn removed(&self, entry: Option<UnreadyNode>) {
         if let Some(mut entry) = entry {
             Self::release(&mut entry);
             self.metrics.not_ready.dec();

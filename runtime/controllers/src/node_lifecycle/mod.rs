@@ -6,7 +6,7 @@
 //! | [`sync`] | one Node, once |
 //! | [`node_state`] | what the state of a Node alone says |
 //! | [`memory`] | what the cloud said before, and when it is asked again |
-//! | [`budget`] | how many Nodes may be deleted |
+//! | [`deletion_budget`] | how many Nodes may be deleted |
 //! | [`journal`], [`history`] | what the next leader can know of deletions, and what is known of the last one's |
 //! | [`deletion`], [`taint`] | the writes, and other writers |
 //!
@@ -22,8 +22,8 @@
 //!
 //! Whatever goes wrong keeps the Node: an error, no answer, a trap, a restart of this process begin with a first look.
 
-mod budget;
 mod deletion;
+mod deletion_budget;
 mod history;
 mod journal;
 mod memory;
@@ -47,7 +47,7 @@ use tokio::sync::{OnceCell, Semaphore, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub use budget::DeletionBudget;
+pub use deletion_budget::DeletionBudget;
 pub use journal::JournalPlace;
 pub use metrics::NodeLifecycleMetrics;
 pub use settings::NodeLifecycleSettings;
@@ -57,7 +57,7 @@ use crate::node::wake;
 use crate::node::write::NodeWriter;
 use crate::queue::{self, GivenUp, Verdict};
 use crate::store::Node;
-use budget::Deletions;
+use deletion_budget::Deletions;
 use history::REPORTER;
 use journal::Journal;
 use memory::Memory;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use super::budget::DeletionBudget;
+use super::deletion_budget::DeletionBudget;
 use crate::queue::QueueSettings;
 
 /// How the node lifecycle controller works.

@@ -1,5 +1,7 @@
 //! One Node, once: ask the cloud about it, for a deletion twice (the second proof), and draw the conclusions.
 
+mod second_proof;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +12,8 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::budget::{DeletionRefusal, Deletions, Grant, Spent};
 use super::deletion::Deletion;
+use super::deletion_budget::{Deletions, Grant, Spent};
 use super::history::{self, DELETING, PROVIDER_ID, REPORTER};
 use super::journal::Journal;
 use super::memory::{Memory, NextLook, Topic};
@@ -133,36 +135,6 @@ impl Syncer {
         match self.present(&node, answer).await {
             Some(verdict) => verdict,
             None => self.first_absent(&node),
-        }
-    }
-
-    /// The cloud has said that the machine is absent. Only who may delete asks for a proof, which costs the cloud more.
-    async fn second_proof(&self, node: Arc<Node>) -> Verdict {
-        let name = node.name_any();
-        let Some(keeper) = self.keeper(&node) else {
-            // Its provider was exchanged at this moment.
-            return after(self.memory.postponed(&name, Instant::now()));
-        };
-        let nodes = self.store.state();
-        let theirs = nodes.iter().filter(|node| self.keeper(node) == Some(keeper)).map(|node| uid(node));
-        match self.budget.reserve(keeper, &name, uid(&node), theirs, Instant::now()) {
-            Ok(grant) => {
-                let answer = self.ask(&node, Need::Proof).await;
-                let Some(node) = self.unless_changed(&node) else { return Verdict::Done };
-                match self.present(&node, answer).await {
-                    Some(verdict) => verdict,
-                    None => self.delete(&node, grant).await,
-                }
-            }
-            Err(DeletionRefusal::Busy) => after(self.memory.postponed(&name, Instant::now())),
-            Err(DeletionRefusal::Spent(spent)) => {
-                let answer = self.ask(&node, Need::Existence).await;
-                let Some(node) = self.unless_changed(&node) else { return Verdict::Done };
-                match self.present(&node, answer).await {
-                    Some(verdict) => verdict,
-                    None => self.hold(&node, keeper, spent).await,
-                }
-            }
         }
     }
 

@@ -46,7 +46,7 @@ impl Syncer {
     pub(crate) async fn ensure(&self, key: &Key, mut job: Job) -> Verdict {
         self.reporter(key, &job.service).announce(job.purpose()).await;
         let provider = Arc::clone(&job.provider);
-        if job.is_refused {
+        if job.is_taken_back {
             tracing::info!(by = %job.by, "a component that wrote the load balancer was refused: it is ensured again");
         }
         job.by.add(&provider.component);

@@ -15,7 +15,7 @@ use super::judge::Bequest;
 use super::key::Key;
 use super::offer::Offer;
 use super::ownership::Work;
-use super::predicates::{has_finalizer, is_load_balancer};
+use super::predicates::has_finalizer;
 use super::provider::Provider;
 use super::record::Record;
 use super::report::{NOT_SYNCED, Tried};
@@ -24,6 +24,7 @@ use super::view::told;
 use super::write::Written;
 use crate::queue::Verdict;
 use crate::reaction::MIN_SLOW_RETRY;
+use crate::view::service::is_load_balancer;
 
 /// What is known of a Service whose load balancer goes.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -30,7 +30,7 @@ const MAX_PATIENCE: Duration = Duration::from_secs(60);
 /// Most bytes of all annotations of an object, as the API server takes them.
 const MAX_ANNOTATIONS: usize = 256 << 10;
 
-pub(crate) struct Entry {
+pub(crate) struct ServiceEntry {
     /// The newest state: that of the store, or that of our last write as long as the store does not have it yet.
     pub(super) newest: Arc<Service>,
     /// How old that is.
@@ -90,7 +90,7 @@ pub(crate) struct Entry {
     pub(super) waits: bool,
 }
 
-impl Entry {
+impl ServiceEntry {
     pub(super) fn new(newest: Arc<Service>, age: Age, member: usize, owned: bool) -> Self {
         // Whoever was served before has a finalizer, or an address.
         let is_first = !owned && ingress(&newest).is_empty();

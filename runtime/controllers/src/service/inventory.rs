@@ -9,10 +9,11 @@ use k8s_openapi::api::core::v1::Service;
 use super::annotations::{ORPHAN, annotation};
 use super::backends::Backends;
 use super::offer::is_offered;
-use super::predicates::{has_finalizer, is_deleting, is_load_balancer};
+use super::predicates::has_finalizer;
 use super::record::Record;
 use super::view::told;
 use crate::store::Node;
+use crate::view::service::{is_deleting, is_load_balancer};
 
 /// A Service whose load balancer this provider has, as the provider is asked about it: by the record, which must be the Service's own.
 /// None where anything about it is open, because it goes, is given up, or has annotations that the provider did not write for it.

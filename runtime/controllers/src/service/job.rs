@@ -49,7 +49,7 @@ pub(crate) struct Job {
     /// The components that wrote what there is.
     pub(crate) by: Writers,
     /// One of them was refused since, so nobody knows what it left.
-    pub(crate) is_refused: bool,
+    pub(crate) is_taken_back: bool,
     /// What was done before and could not be written. This run only writes it.
     pub(crate) unsaid: Option<Unsaid>,
     /// The digest that the Service was ensured for, if only the provider has changed since and the Service waits for others. Until its
@@ -127,7 +127,7 @@ impl Syncer {
         let writers = |record: Option<&Record>| record.map(|record| record.by.clone()).unwrap_or_default();
         let by = writers(record.as_ref()).and(&writers(recorded.as_ref()));
         let unsaid_by = unsaid.as_ref().map(|unsaid| unsaid.by.clone()).unwrap_or_default();
-        let is_refused = self.is_refused(&by, provider) || self.is_refused(&unsaid_by, provider);
+        let is_taken_back = self.is_taken_back(&by, provider) || self.is_taken_back(&unsaid_by, provider);
         let request = annotation(&service, ENSURE).map(ToOwned::to_owned);
         let is_asked = request.is_some();
         let is_certain = doubt == Doubt::None;
@@ -146,7 +146,7 @@ impl Syncer {
             });
             let reasons = [
                 (is_asked, Reason::Requested),
-                (is_refused, Reason::WriterRefused),
+                (is_taken_back, Reason::WriterRefused),
                 (is_replaced, Reason::RecordReplaced),
                 (is_taken_over, Reason::TakenOver),
                 (is_rewritten, Reason::AnnotationsReplaced),
@@ -155,7 +155,7 @@ impl Syncer {
         };
         let is_undecided = offer.is_none();
         let is_answered =
-            |unsaid: &Unsaid| unsaid.target == target && (!is_asked || unsaid.request == request) && !is_refused;
+            |unsaid: &Unsaid| unsaid.target == target && (!is_asked || unsaid.request == request) && !is_taken_back;
         let is_known = standing.is_none() && unsaid.is_none();
         let unsaid = unsaid.filter(is_answered);
         let is_own = matches!(offer, Some(Offer::Own)) && wrong.is_none() && !view.ingress.is_empty();
@@ -198,7 +198,7 @@ impl Syncer {
             (None, None) => facts.plan(),
         };
         let plan = Plan { provider: Some(provider.descriptor.name.clone()), action, reason };
-        let is_repair = is_recorded && is_known && !is_asked && !is_refused && !plan.is_nothing();
+        let is_repair = is_recorded && is_known && !is_asked && !is_taken_back && !plan.is_nothing();
         Some(Job {
             provider: Arc::clone(provider),
             service,
@@ -213,7 +213,7 @@ impl Syncer {
             is_anothers,
             has_failed,
             by,
-            is_refused,
+            is_taken_back,
             unsaid,
             held,
             is_outdated: may_wait,

@@ -19,11 +19,12 @@ use super::error::{SyncError, Task};
 use super::key::{Key, key};
 use super::offer::{Offer, is_offered};
 use super::ownership::Work;
-use super::predicates::{has_finalizer, is_deleting, is_load_balancer};
+use super::predicates::has_finalizer;
 use super::provider::Provider;
 use super::syncer::Syncer;
 use super::view::told;
 use crate::object_name::ObjectName as _;
+use crate::view::service::{is_deleting, is_load_balancer};
 
 /// Most Services that the provider is asked about, whether they have the load balancer of an offer: whoever is most likely comes first.
 const MOST_RIVALS: usize = 8;

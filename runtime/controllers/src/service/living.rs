@@ -16,8 +16,9 @@ use tokio::time::Instant;
 
 use super::error::{SyncError, Task};
 use super::key::{Key, key};
-use super::predicates::{has_finalizer, is_load_balancer};
+use super::predicates::has_finalizer;
 use super::write::ServiceWriter;
+use crate::view::service::is_load_balancer;
 
 /// Greatest age of a list of the API server. This process made every load balancer since, so its store has their Services.
 const MAX_AGE: Duration = Duration::from_secs(30);

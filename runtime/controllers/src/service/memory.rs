@@ -11,7 +11,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
 use super::claims::Claims;
-use super::entry::Entry;
+use super::entry::ServiceEntry;
 use super::key::Key;
 use super::metrics::{ReasonLabel, ServiceMetrics};
 use super::record::Record;
@@ -35,7 +35,7 @@ impl ServiceMemory {
 
 /// All Services that are taken care of.
 pub(crate) struct Memory {
-    services: Mutex<HashMap<Key, Entry>>,
+    services: Mutex<HashMap<Key, ServiceEntry>>,
     /// UIDs of Services that were seen with a class that nobody serves here. Their finalizer is somebody else's.
     theirs: Mutex<HashMap<Key, Option<String>>>,
     /// UIDs of Services whose load balancer the provider does not have that an older release named.
@@ -70,7 +70,7 @@ impl Memory {
     }
 
     /// Looks at an entry, or changes it; none when there is none.
-    pub(crate) fn with<T>(&self, key: &Key, look: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+    pub(crate) fn with<T>(&self, key: &Key, look: impl FnOnce(&mut ServiceEntry) -> T) -> Option<T> {
         self.services.lock().get_mut(key).map(look)
     }
 
@@ -112,7 +112,8 @@ impl Memory {
     pub(crate) fn enter(&self, key: &Key, service: &Arc<Service>, member: usize, owned: bool) {
         let mut services = self.services.lock();
         let age = self.lists.shown(service.metadata.resource_version.as_deref());
-        let entry = services.entry(key.clone()).or_insert_with(|| Entry::new(Arc::clone(service), age, member, owned));
+        let entry =
+            services.entry(key.clone()).or_insert_with(|| ServiceEntry::new(Arc::clone(service), age, member, owned));
         entry.take(Arc::clone(service), age);
         entry.member = member;
         entry.owned |= owned;
@@ -215,7 +216,7 @@ impl Memory {
 
     /// Whether the provider chose by labels for any Service.
     pub(crate) fn has_selectors(&self) -> bool {
-        self.services.lock().values().any(Entry::chooses)
+        self.services.lock().values().any(ServiceEntry::chooses)
     }
 
     /// A cloud answers again. Services whose last try failed, and that wait for a time and not for a change, need not wait any longer;
@@ -248,7 +249,7 @@ impl Memory {
         self.removed(removed);
     }
 
-    fn removed(&self, entry: Option<Entry>) {
+    fn removed(&self, entry: Option<ServiceEntry>) {
         let Some(entry) = entry else { return };
         if entry.waits {
             self.waiting.dec();

@@ -13,12 +13,13 @@ use super::digest::Digest;
 use super::entry::Purpose;
 use super::key::Key;
 use super::plan::{Action, Plan, Reason};
-use super::predicates::{class, has_finalizer, is_deleting, is_load_balancer, needs_cleanup};
+use super::predicates::{class, has_finalizer, needs_cleanup};
 use super::provider::{LoadBalancerMember, LoadBalancerMembers};
 use super::record::{Record, provider_of_before};
 use super::report::{NOT_SYNCED, Tried};
 use super::syncer::Syncer;
 use crate::queue::Verdict;
+use crate::view::service::{is_deleting, is_load_balancer};
 
 /// Whose a Service is, and what for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 
 use crate::object_name::ObjectName as _;
 use crate::store::Node;
+use crate::view::service::{is_deleting, is_load_balancer};
 
 /// Keeps a Service until its load balancer is gone.
 pub(crate) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
@@ -14,11 +15,6 @@ const EXCLUDE: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 const AUTOSCALER_TAINT: &str = "ToBeDeletedByClusterAutoscaler";
 /// What Go's `strconv.ParseBool`, and so upstream, takes for false.
 const FALSE: [&str; 6] = ["0", "f", "F", "false", "FALSE", "False"];
-
-/// Whether it is of the type `LoadBalancer`, of whatever class.
-pub(crate) fn is_load_balancer(service: &Service) -> bool {
-    service.spec.as_ref().and_then(|spec| spec.type_.as_deref()) == Some("LoadBalancer")
-}
 
 /// `spec.loadBalancerClass`. An empty one is a class too.
 pub(crate) fn class(service: &Service) -> Option<&str> {
@@ -36,10 +32,6 @@ pub fn balanced_service(services: &Store<Service>) -> Option<String> {
     let all = services.state();
     let having = all.iter().filter(|service| has_finalizer(service));
     having.map(|service| ObjectRef::from_obj(&**service).object_name()).min()
-}
-
-pub(crate) fn is_deleting(service: &Service) -> bool {
-    service.metadata.deletion_timestamp.is_some()
 }
 
 /// The finalizer is there, and the load balancer is not wanted any more.

@@ -53,7 +53,7 @@ impl Syncer {
     pub(crate) fn released(&self) -> Vec<Key> {
         let mut keys = vec![];
         for (&member, known) in &self.members {
-            let is_proven = !known.provider.is_on_trial();
+            let is_proven = !known.provider.is_on_probation();
             let provider = Arc::new(known.take(member));
             let under_way: Vec<Key> = {
                 let mut rounds = self.refresh.rounds.lock();

@@ -8,24 +8,24 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Service;
 use tokio::time::Duration;
 
-use super::entry::Entry;
+use super::entry::ServiceEntry;
 use super::error::Task;
 use super::job::{Job, Planned};
 use super::key::Key;
 use super::ownership::{Stranded, Work};
 use super::plan::Action;
-use super::predicates::{has_finalizer, is_load_balancer};
+use super::predicates::has_finalizer;
 use super::record::Record;
 use super::syncer::Syncer;
 use crate::queue::Verdict;
 use crate::reaction::MIN_SLOW_RETRY;
-use crate::view::service::ingress;
+use crate::view::service::{ingress, is_load_balancer};
 
 impl Syncer {
     /// Works on a Service.
     pub(crate) async fn sync(&self, key: &Key) -> Verdict {
         // Whoever measures the pass waits until this ends, whichever way.
-        let _pass = self.memory.with(key, Entry::run_begins);
+        let _pass = self.memory.with(key, ServiceEntry::run_begins);
         let Some(seen) = self.store.get(key) else { return Box::pin(self.gone(key)).await };
         if let Some((old, member)) = self.memory.predecessor(key, &seen) {
             let verdict = Box::pin(self.delete_gone(key, &old, member)).await;

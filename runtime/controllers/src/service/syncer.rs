@@ -97,17 +97,17 @@ impl Syncer {
     }
 
     /// Whether a component that was refused wrote part of the load balancer, so that this provider must ensure it again.
-    pub(crate) fn is_refused(&self, writers: &Writers, provider: &Provider) -> bool {
+    pub(crate) fn is_taken_back(&self, writers: &Writers, provider: &Provider) -> bool {
         let source = self.members.get(&provider.member).map(|member| &member.provider);
         source.is_some_and(|source| {
             let mut others = writers.iter().filter(|writer| **writer != provider.component);
-            others.any(|writer| source.is_refused(writer))
+            others.any(|writer| source.is_taken_back(writer))
         })
     }
 
     /// Whether this provider was refused and replaced. If so, it must not change anything any more.
     pub(crate) fn is_withdrawn(&self, provider: &Provider) -> bool {
         let source = self.members.get(&provider.member).map(|member| &member.provider);
-        source.is_some_and(|source| source.is_refused(&provider.component)) && self.still(provider).is_none()
+        source.is_some_and(|source| source.is_taken_back(&provider.component)) && self.still(provider).is_none()
     }
 }

@@ -15,15 +15,16 @@ use tokio::time::Instant;
 
 use super::backends::{Backends, Reason, Watched};
 use super::cleanup::still_says_that_it_waits;
-use super::entry::Entry;
+use super::entry::ServiceEntry;
 use super::key::{Key, key, send};
 use super::metrics::PassTimer;
 use super::ownership::Work;
-use super::predicates::{has_finalizer, is_load_balancer};
+use super::predicates::has_finalizer;
 use super::record::Record;
 use super::syncer::Syncer;
 use super::verify;
 use crate::store::{FirstList, Node};
+use crate::view::service::is_load_balancer;
 
 /// What the waking listens to.
 pub(super) struct Sources {
@@ -156,7 +157,7 @@ pub(super) fn fan_out(syncer: &Syncer, backends: Backends) -> Vec<Key> {
     let has_others = |service: &&Arc<Service>| {
         is_load_balancer(service)
             && Record::of(service).is_none_or(|record| {
-                let target = |entry: &mut Entry| Some(syncer.backends.target(&backends, entry.selectors()?));
+                let target = |entry: &mut ServiceEntry| Some(syncer.backends.target(&backends, entry.selectors()?));
                 let target = syncer.memory.with(&key(service), target).flatten();
                 record.backends != Some(target.unwrap_or(backends.digest))
             })
@@ -194,7 +195,7 @@ fn chosen_anew(syncer: &Syncer) -> Vec<Key> {
             continue;
         }
         let recorded = Record::of(&syncer.memory.newest(&key, service)).and_then(|record| record.backends);
-        let chooses = |entry: &mut Entry| {
+        let chooses = |entry: &mut ServiceEntry| {
             let selectors = entry.selectors().filter(|selectors| !selectors.is_empty());
             selectors.is_some_and(|selectors| recorded != Some(syncer.backends.target(&backends, selectors)))
         };

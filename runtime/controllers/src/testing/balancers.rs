@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::{
-    Annotation, AnnotationRole, Answer, Backend, Descriptor, Failure, Ingress, LoadBalancerSource, LoadBalancers, Mark,
-    NodeSelector as _, Outcome, Problem, Reaction, Service, Standing, ValueKind, Wish,
+    Annotation, AnnotationRole, Backend, CallFuture, Descriptor, Failure, Ingress, LoadBalancerSource, LoadBalancers,
+    Mark, NodeSelector as _, Outcome, Problem, Reaction, Service, Standing, ValueKind, Wish,
 };
 use kube::runtime::reflector::Store;
 use parking_lot::Mutex;
@@ -53,7 +53,7 @@ pub(crate) struct State {
     most: usize,
     version: Version,
     refused: BTreeSet<String>,
-    on_trial: bool,
+    on_probation: bool,
     judgement: Option<Result<Vec<Problem>, Failure>>,
     /// What a survey says of it.
     hidden: BTreeMap<String, Failure>,
@@ -229,8 +229,8 @@ impl FakeBalancers {
     }
 
     /// Whether the component is not proven yet.
-    pub(crate) fn try_out(&self, on_trial: bool) {
-        self.state.lock().on_trial = on_trial;
+    pub(crate) fn try_out(&self, on_probation: bool) {
+        self.state.lock().on_probation = on_probation;
     }
 
     fn version(&self) -> Version {
@@ -297,12 +297,12 @@ impl LoadBalancerSource for FakeBalancers {
         Arc::new(Self { version: Some(self.version()), ..self.clone() })
     }
 
-    fn is_refused(&self, component: &str) -> bool {
+    fn is_taken_back(&self, component: &str) -> bool {
         self.state.lock().refused.contains(component)
     }
 
-    fn is_on_trial(&self) -> bool {
-        self.state.lock().on_trial
+    fn is_on_probation(&self) -> bool {
+        self.state.lock().on_probation
     }
 }
 
@@ -335,11 +335,11 @@ impl LoadBalancers for FakeBalancers {
         self.version().configuration
     }
 
-    fn name(&self, service: Service) -> Answer<'_, Result<String, Failure>> {
+    fn name(&self, service: Service) -> CallFuture<'_, Result<String, Failure>> {
         Box::pin(async move { Ok(service.name) })
     }
 
-    fn locks(&self, service: Service) -> Answer<'_, Result<Vec<String>, Failure>> {
+    fn locks(&self, service: Service) -> CallFuture<'_, Result<Vec<String>, Failure>> {
         Box::pin(async move {
             match self.scripted("locks", &service.name).and_then(|outcome| outcome.failure) {
                 Some(failure) => Err(failure),
@@ -348,7 +348,7 @@ impl LoadBalancers for FakeBalancers {
         })
     }
 
-    fn get(&self, service: Service) -> Answer<'_, Result<Option<Vec<Ingress>>, Failure>> {
+    fn get(&self, service: Service) -> CallFuture<'_, Result<Option<Vec<Ingress>>, Failure>> {
         Box::pin(async move {
             let _running = self.begin("get", &service, &[]);
             if let Some(outcome) = self.scripted("get", &service.name) {
@@ -358,7 +358,7 @@ impl LoadBalancers for FakeBalancers {
         })
     }
 
-    fn get_mark(&self, service: Service) -> Answer<'_, Result<Option<Mark>, Failure>> {
+    fn get_mark(&self, service: Service) -> CallFuture<'_, Result<Option<Mark>, Failure>> {
         Box::pin(async move {
             let told = self.told(format!("mark {}", service.name));
             self.state.lock().calls.push(told);
@@ -374,7 +374,7 @@ impl LoadBalancers for FakeBalancers {
         })
     }
 
-    fn ensure(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
+    fn ensure(&self, service: Service, backends: Arc<[Backend]>) -> CallFuture<'_, Outcome> {
         Box::pin(async move {
             let (hosts, selected) = self.chosen(&service, &backends);
             let _running = self.begin("ensure", &service, &hosts);
@@ -390,12 +390,12 @@ impl LoadBalancers for FakeBalancers {
         })
     }
 
-    fn ensure_unhurried(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
+    fn ensure_unhurried(&self, service: Service, backends: Arc<[Backend]>) -> CallFuture<'_, Outcome> {
         self.state.lock().unhurried.push(service.name.clone());
         self.ensure(service, backends)
     }
 
-    fn update_backends(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
+    fn update_backends(&self, service: Service, backends: Arc<[Backend]>) -> CallFuture<'_, Outcome> {
         Box::pin(async move {
             let (hosts, selected) = self.chosen(&service, &backends);
             let _running = self.begin("update", &service, &hosts);
@@ -413,7 +413,7 @@ impl LoadBalancers for FakeBalancers {
         })
     }
 
-    fn delete(&self, service: Service) -> Answer<'_, Outcome> {
+    fn delete(&self, service: Service) -> CallFuture<'_, Outcome> {
         Box::pin(async move {
             let _running = self.begin("delete", &service, &[]);
             tokio::time::sleep(self.delay).await;
@@ -428,7 +428,7 @@ impl LoadBalancers for FakeBalancers {
     }
 
     /// Without a script it has no such interface.
-    fn orphan(&self, service: Service) -> Answer<'_, Result<Vec<String>, Failure>> {
+    fn orphan(&self, service: Service) -> CallFuture<'_, Result<Vec<String>, Failure>> {
         Box::pin(async move {
             let Some(outcome) = self.scripted("orphan", &service.name) else {
                 return Err(Failure::new(Reaction::Unsupported, "no such interface"));
@@ -444,7 +444,7 @@ impl LoadBalancers for FakeBalancers {
         service: Service,
         before: Option<Service>,
         online: bool,
-    ) -> Answer<'_, Result<Vec<Problem>, Failure>> {
+    ) -> CallFuture<'_, Result<Vec<Problem>, Failure>> {
         Box::pin(async move {
             let answer = {
                 let online = if online { " online" } else { "" };
@@ -468,7 +468,7 @@ impl LoadBalancers for FakeBalancers {
         self.surveys
     }
 
-    fn survey(&self, backends: Arc<[Backend]>, wishes: Vec<Wish>) -> Answer<'_, Result<Vec<Standing>, Failure>> {
+    fn survey(&self, backends: Arc<[Backend]>, wishes: Vec<Wish>) -> CallFuture<'_, Result<Vec<Standing>, Failure>> {
         Box::pin(async move {
             let told = self.told(format!("survey {}", wishes.len()));
             self.state.lock().calls.push(told);

@@ -1,17 +1,23 @@
 //! A Kubernetes Service as the cloud side sees it.
 
-use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
 use ccm_cloud::{
     Failure, Ingress, IpFamily, IpMode, PortStatus, Protocol, Reaction, ServicePort, ServiceType, TrafficPolicy,
 };
 use k8s_openapi::api::core::v1::{self, LoadBalancerIngress, Service};
 
+use super::source_ranges::source_ranges;
+
 /// `sessionAffinityConfig.clientIP.timeoutSeconds` when it is not said.
 const AFFINITY_SECONDS: u32 = 10_800;
-/// So many bits stand in front of an IPv4 address in IPv6.
-const MAPPED: u32 = 96;
+
+/// Whether it is of the type `LoadBalancer`, of whatever class.
+pub(crate) fn is_load_balancer(service: &Service) -> bool {
+    service.spec.as_ref().and_then(|spec| spec.type_.as_deref()) == Some("LoadBalancer")
+}
+
+pub(crate) fn is_deleting(service: &Service) -> bool {
+    service.metadata.deletion_timestamp.is_some()
+}
 
 /// What can be read of the Service, and what is wrong with it. With the latter no load balancer can be made of it: what could
 /// not be read is missing. To delete one it is good enough.
@@ -107,60 +113,6 @@ fn protocol(word: &str) -> Option<Protocol> {
 
 fn invalid(field: String, message: impl Into<String>) -> Failure {
     Failure { field: Some(field), ..Failure::new(Reaction::Invalid, message) }
-}
-
-/// The ranges of the spec. Empty means everybody. The annotation of that meaning is for providers whose upstream reads it: others
-/// would close what is open to everybody.
-fn source_ranges(spec: Option<&v1::ServiceSpec>) -> Result<Vec<String>, Failure> {
-    let listed = spec.and_then(|spec| spec.load_balancer_source_ranges.as_deref()).unwrap_or_default();
-    let range = |(index, range): (usize, &String)| {
-        network(range.trim()).ok_or_else(|| {
-            let message = format!("{range:?} is no range of addresses: 10.0.0.0/8 or 2001:db8::/32 would be");
-            invalid(format!("spec.loadBalancerSourceRanges[{index}]"), message)
-        })
-    };
-    let ranges: BTreeSet<String> = listed.iter().enumerate().map(range).collect::<Result<_, _>>()?;
-    Ok(ranges.into_iter().collect())
-}
-
-/// `10.1.2.3/8` as `10.0.0.0/8`; none for what is no CIDR. Read as the API server and upstream read it: what maps IPv4 into IPv6 is
-/// IPv4.
-fn network(range: &str) -> Option<String> {
-    let (address, length) = range.split_once('/')?;
-    if length.is_empty() || !length.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let length: u32 = length.parse().ok()?;
-    let (address, length) = match self::address(address)? {
-        IpAddr::V6(address) => match (address.to_ipv4_mapped(), length.checked_sub(MAPPED)) {
-            (Some(address), Some(length)) => (IpAddr::V4(address), length),
-            _ => (IpAddr::V6(address), length),
-        },
-        address => (address, length),
-    };
-    Some(match address {
-        IpAddr::V4(address) => {
-            let mask = u32::MAX.checked_shl(32_u32.checked_sub(length)?).unwrap_or(0);
-            format!("{}/{length}", Ipv4Addr::from(address.to_bits() & mask))
-        }
-        IpAddr::V6(address) => {
-            let mask = u128::MAX.checked_shl(128_u32.checked_sub(length)?).unwrap_or(0);
-            format!("{}/{length}", Ipv6Addr::from(address.to_bits() & mask))
-        }
-    })
-}
-
-/// An address whose numbers may begin with zeros, and are decimal all the same: the API server has such ones from before Go refused
-/// them, and still takes new ones.
-fn address(text: &str) -> Option<IpAddr> {
-    let without_zeros = |part: &str| {
-        let number = part.trim_end_matches(['.', ':']);
-        let zeros = number.len() - number.trim_start_matches('0').len();
-        // One that is nothing but zeros is zero.
-        let zeros = zeros.min(number.len().saturating_sub(1));
-        part.get(zeros..).unwrap_or(part).to_owned()
-    };
-    text.split_inclusive(['.', ':']).map(without_zeros).collect::<String>().parse().ok()
 }
 
 /// `status.loadBalancer.ingress`

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use super::breaker::Breaker;
 use super::bucket::Bucket;
+use super::no_turn::{NoTurn, NoTurnReason, SOON};
 use super::rate_limit_headers::RateLimitHeaders;
-use super::refused::{Refused, RefusedReason, SOON};
 use super::settings::{BudgetSettings, Class, DEFAULT_BURST, Doubling, doubling};
 use super::wait_queue::WaitQueue;
 use super::windows::Windows;
@@ -196,7 +196,7 @@ impl State {
         true
     }
 
-    pub(super) fn refused(&self, blocked: Blocked, now: Instant, settings: &BudgetSettings) -> Refused {
+    pub(super) fn no_turn(&self, blocked: Blocked, now: Instant, settings: &BudgetSettings) -> NoTurn {
         let retry_after = blocked.until.map_or(SOON, |until| until.duration_since(now));
         let seconds = seconds(retry_after);
         let message = match blocked.why {
@@ -221,8 +221,8 @@ impl State {
                 settings.rate()
             ),
         };
-        let reason = if self.breaker.is_open() { RefusedReason::Open } else { RefusedReason::Throttled };
-        Refused { reason, retry_after, message }
+        let reason = if self.breaker.is_open() { NoTurnReason::Open } else { NoTurnReason::Throttled };
+        NoTurn { reason, retry_after, message }
     }
 }
 

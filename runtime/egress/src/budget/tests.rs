@@ -26,9 +26,9 @@ fn patient() -> BudgetSettings {
     BudgetSettings { max_wait: Duration::from_hours(2), ..BudgetSettings::default() }
 }
 
-fn budget(settings: BudgetSettings) -> Budget {
+fn budget(settings: BudgetSettings) -> EndpointBudget {
     let start = Instant::now();
-    Budget::with_wall_clock(settings, move || UNIX_EPOCH + Duration::from_secs(WALL) + start.elapsed())
+    EndpointBudget::with_wall_clock(settings, move || UNIX_EPOCH + Duration::from_secs(WALL) + start.elapsed())
 }
 
 fn concurrency(most: usize) -> BudgetSettings {
@@ -44,18 +44,18 @@ fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
 }
 
 /// One request, answered at once.
-async fn ask(budget: &Budget, class: Class, status: u16, pairs: &[(&'static str, &'static str)]) {
+async fn ask(budget: &EndpointBudget, class: Class, status: u16, pairs: &[(&'static str, &'static str)]) {
     budget.acquire(class, far()).await.unwrap().answered(status, &headers(pairs));
 }
 
-async fn fail(budget: &Budget, times: usize) {
+async fn fail(budget: &EndpointBudget, times: usize) {
     for _ in 0..times {
         budget.acquire(Class::Write, far()).await.unwrap().failed(Fault::Timeout);
     }
 }
 
 /// What one who does not want to wait hears.
-async fn refused(budget: &Budget, class: Class) -> Refused {
+async fn refused(budget: &EndpointBudget, class: Class) -> NoTurn {
     let before = Instant::now();
     let refused = budget.acquire(class, Instant::now() + MS).await.err().expect("no turn");
     assert_eq!(before.elapsed(), Duration::ZERO, "not at once");
@@ -152,7 +152,7 @@ async fn a_deadline_ends_the_wait_and_so_does_the_longest_wait() {
     for (deadline, waited) in [(3 * S, 3 * S), (30 * S, 10 * S), (Duration::ZERO, Duration::ZERO)] {
         let start = Instant::now();
         let refused = budget.acquire(Class::Write, start + deadline).await.err().unwrap();
-        assert_eq!((start.elapsed(), refused.reason), (waited, RefusedReason::Throttled), "{refused}");
+        assert_eq!((start.elapsed(), refused.reason), (waited, NoTurnReason::Throttled), "{refused}");
         assert!(refused.retry_after > Duration::ZERO);
     }
     assert_eq!(budget.left().waiting, PerClass::default());
@@ -168,7 +168,7 @@ async fn whoever_cannot_get_a_turn_in_time_is_told_at_once_and_when_to_come_back
         assert!(poll!(waiter).is_pending());
     }
     let refused = budget.acquire(Class::Initialise, far()).await.err().unwrap();
-    assert_eq!((refused.reason, refused.retry_after), (RefusedReason::Throttled, 1100 * MS));
+    assert_eq!((refused.reason, refused.retry_after), (NoTurnReason::Throttled, 1100 * MS));
     assert_eq!(refused.message, "more requests wait than 10 per second let through; the turn would come in 2 s");
     // Nobody is before it.
     assert_eq!(budget.acquire(Class::Write, far()).await.unwrap().waited(), 100 * MS);
@@ -185,7 +185,7 @@ async fn do_269_an_ordered_pause_holds_every_class_until_it_is_over() {
         for class in [Class::Write, Class::Initialise, Class::Refresh] {
             let refused = refused(&budget, class).await;
             between(refused.retry_after, 42 * S, 44 * S);
-            assert_eq!(refused.reason, RefusedReason::Throttled);
+            assert_eq!(refused.reason, NoTurnReason::Throttled);
             let text = "the cloud asked for no requests for another 4";
             assert!(refused.message.starts_with(text), "{status} {value}: {refused}");
         }
@@ -238,7 +238,7 @@ async fn a_pause_outlasts_the_breaker() {
     fail(&budget, 4).await;
     ask(&budget, Class::Write, 503, &[("retry-after", "120")]).await;
     let refused = refused(&budget, Class::Write).await;
-    assert_eq!(refused.reason, RefusedReason::Open);
+    assert_eq!(refused.reason, NoTurnReason::Open);
     between(refused.retry_after, 120 * S, 122 * S);
     assert!(refused.message.starts_with("the cloud asked for no requests for another 12"), "{refused}");
 }
@@ -271,7 +271,7 @@ async fn after_a_pause_one_request_shows_whether_it_was_long_enough() {
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
-async fn refused_after_a_moment(budget: &Budget) -> String {
+async fn refused_after_a_moment(budget: &EndpointBudget) -> String {
     budget.acquire(Class::Write, Instant::now() + MS).await.err().expect("no turn").message
 }
 
@@ -311,7 +311,7 @@ async fn a_reserve_is_kept_from_refreshes_alone_until_an_answer_says_otherwise()
     let low = [("ratelimit-limit", "5000"), ("ratelimit-remaining", "499"), ("ratelimit-reset", "1234567920")];
     ask(&budget, Class::Write, 200, &low).await;
     let held = refused(&budget, Class::Refresh).await;
-    assert_eq!((held.reason, held.retry_after), (RefusedReason::Throttled, 30 * S));
+    assert_eq!((held.reason, held.retry_after), (NoTurnReason::Throttled, 30 * S));
     assert_eq!(held.message, "499 of 5000 remains of the cloud's limit, kept for more urgent work for another 30 s");
     let mut refresh = pin!(budget.acquire(Class::Refresh, far()));
     assert!(poll!(&mut refresh).is_pending());

@@ -14,7 +14,7 @@ const MAX_NAME: usize = 200;
 
 /// A key with its value, and where it stands. Names are spelled as in the file.
 #[derive(Clone)]
-pub(super) struct Entry {
+pub(super) struct GcfgVariable {
     section: String,
     /// Of the subsection.
     name: Option<String>,
@@ -24,7 +24,7 @@ pub(super) struct Entry {
     line: usize,
 }
 
-impl Entry {
+impl GcfgVariable {
     pub(super) fn value(&self) -> ConfigValue<'_> {
         ConfigValue { shape: self.value.as_deref().map_or(Shape::Blank, Shape::Text), line: self.line }
     }
@@ -39,7 +39,10 @@ impl Entry {
 }
 
 /// Entries at section, key, and what is between them, in their order.
-pub(super) fn find<'a>(entries: &'a [Entry], path: &[impl AsRef<str>]) -> impl DoubleEndedIterator<Item = &'a Entry> {
+pub(super) fn find<'a>(
+    entries: &'a [GcfgVariable],
+    path: &[impl AsRef<str>],
+) -> impl DoubleEndedIterator<Item = &'a GcfgVariable> {
     let (section, name, key) =
         parts(path).map_or_else(Default::default, |(s, n, k)| (s.to_lowercase(), n, k.to_lowercase()));
     entries.iter().filter(move |entry| {
@@ -48,7 +51,7 @@ pub(super) fn find<'a>(entries: &'a [Entry], path: &[impl AsRef<str>]) -> impl D
 }
 
 /// All entries; none when there is not even a section.
-pub(super) fn parse(text: &str) -> Result<Option<Vec<Entry>>, ConfigFileError> {
+pub(super) fn parse(text: &str) -> Result<Option<Vec<GcfgVariable>>, ConfigFileError> {
     let mut scanner = Scanner { rest: text.chars(), place: Position { line: 1, column: 1 } };
     let mut section: Option<(String, Option<String>)> = None;
     let mut entries = Vec::new();
@@ -67,7 +70,7 @@ pub(super) fn parse(text: &str) -> Result<Option<Vec<Entry>>, ConfigFileError> {
                 }
                 let (section, name, key) = (section.clone(), name.clone(), scanner.name()?);
                 let value = scanner.assignment()?;
-                entries.push(Entry { section, name, key, value, line: place.line });
+                entries.push(GcfgVariable { section, name, key, value, line: place.line });
             }
             (Some(_), Some(_)) => {
                 return Err(

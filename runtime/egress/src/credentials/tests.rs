@@ -29,7 +29,7 @@ pub(super) fn credentials(folder: &std::path::Path) -> Credentials {
     Credentials::new(&descriptor, UseGrants::new(), given.into(), vec![], Arc::default(), 8, Edition::default())
 }
 
-fn why(refusal: Result<Secret, Refusal>) -> String {
+fn why(refusal: Result<Secret, CredentialRefusal>) -> String {
     refusal.err().map(|refusal| refusal.to_string()).unwrap_or_default()
 }
 

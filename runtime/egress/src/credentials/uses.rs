@@ -9,9 +9,9 @@ use ccm_cloud::{Credential, CredentialUse, Place};
 pub(crate) use pin::Pin;
 
 use super::grant::{UseGrant, UseGrants, Within, needs_no_grant};
-use crate::error::Refusal;
+use crate::error::CredentialRefusal;
 use crate::http::CaptureSource;
-use crate::log::line;
+use crate::one_line::line;
 
 /// Longest pointer in a message, in bytes.
 const MAX_SHOWN: usize = 256;
@@ -115,8 +115,14 @@ impl Uses {
     ///
     /// # Errors
     ///
-    /// [`Refusal::Denied`], with the grant that is missing.
-    pub(crate) fn check_body(&self, name: &str, endpoint: &str, path: &str, at: &Within) -> Result<(), Refusal> {
+    /// [`CredentialRefusal::Denied`], with the grant that is missing.
+    pub(crate) fn check_body(
+        &self,
+        name: &str,
+        endpoint: &str,
+        path: &str,
+        at: &Within,
+    ) -> Result<(), CredentialRefusal> {
         if self.grants(name).iter().any(|grant| grant.is_within(endpoint, path, at)) {
             return Ok(());
         }
@@ -126,7 +132,7 @@ impl Uses {
             Within::Other => "in a body that is neither JSON nor a form".to_owned(),
         };
         let flag = flag(name, &UseGrant::within(endpoint, path, at));
-        Err(Refusal::Denied(format!(
+        Err(CredentialRefusal::Denied(format!(
             "credential {name:?} is not granted {place}: if that is where the cloud's logins have it, the operator gives {flag}"
         )))
     }
@@ -135,21 +141,21 @@ impl Uses {
     ///
     /// # Errors
     ///
-    /// [`Refusal::Denied`], with the grant that is missing.
+    /// [`CredentialRefusal::Denied`], with the grant that is missing.
     pub(crate) fn check_capture(
         &self,
         name: &str,
         endpoint: &str,
         path: &str,
         source: &CaptureSource,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), CredentialRefusal> {
         self.of(name)?;
         if self.grants(name).iter().any(|grant| grant.captures(endpoint, path, source)) {
             return Ok(());
         }
         let flags: Vec<String> =
             self.missing(name).into_iter().chain([flag(name, &UseGrant::capture(endpoint, path, source))]).collect();
-        Err(Refusal::Denied(format!(
+        Err(CredentialRefusal::Denied(format!(
             "nothing may be captured as credential {name:?} there: if the cloud's logins give it so, the operator gives {}",
             flags.join(" ")
         )))
@@ -161,13 +167,13 @@ impl Uses {
     }
 
     /// Why a key does not sign what says something else than the request.
-    pub(crate) fn refused_signing(&self, name: &str, spot: Spot<'_>) -> Refusal {
+    pub(crate) fn refused_signing(&self, name: &str, spot: Spot<'_>) -> CredentialRefusal {
         let declared = self.declared.get(name).map(Vec::as_slice).unwrap_or_default();
         let all = declared.iter().map(|used| match used.place {
             Place::Signing if used.endpoint == spot.endpoint => flag(name, &UseGrant::of(used).wider()),
             _ => flag(name, &UseGrant::of(used)),
         });
-        Refusal::Denied(format!(
+        CredentialRefusal::Denied(format!(
             "the key {name:?} signs only lines that say what the request says, (request-target) among them; if the cloud wants something else signed, the operator gives {}",
             all.collect::<Vec<_>>().join(" ")
         ))
@@ -196,11 +202,13 @@ impl Uses {
     ///
     /// # Errors
     ///
-    /// [`Refusal`], which names the credential and the place.
-    pub(crate) fn check_secret(&self, name: &str, spot: Spot<'_>) -> Result<(), Refusal> {
+    /// [`CredentialRefusal`], which names the credential and the place.
+    pub(crate) fn check_secret(&self, name: &str, spot: Spot<'_>) -> Result<(), CredentialRefusal> {
         let uses = self.of(name)?;
         if uses.iter().any(|used| used.place == Place::Signing) {
-            return Err(Refusal::Denied(format!("credential {name:?} is a key for signing: it never leaves itself")));
+            return Err(CredentialRefusal::Denied(format!(
+                "credential {name:?} is a key for signing: it never leaves itself"
+            )));
         }
         self.check_spot(name, uses, spot)
     }
@@ -210,13 +218,13 @@ impl Uses {
     /// # Errors
     ///
     /// As [`check_secret`](Self::check_secret).
-    pub(crate) fn check_signature(&self, name: &str, spot: Spot<'_>) -> Result<(), Refusal> {
+    pub(crate) fn check_signature(&self, name: &str, spot: Spot<'_>) -> Result<(), CredentialRefusal> {
         let uses = self.of(name)?;
         let signs = |used: &CredentialUse| {
             used.place == Place::Signing && used.endpoint == spot.endpoint && fits(used, spot.path)
         };
         let Some(used) = uses.iter().find(|used| signs(used)) else {
-            return Err(Refusal::Denied(format!(
+            return Err(CredentialRefusal::Denied(format!(
                 "credential {name:?} is not declared for signing requests to endpoint {:?}",
                 spot.endpoint
             )));
@@ -230,26 +238,28 @@ impl Uses {
     /// # Errors
     ///
     /// As [`check_secret`](Self::check_secret).
-    pub(crate) fn check_signed(&self, name: &str, endpoint: &str) -> Result<(), Refusal> {
+    pub(crate) fn check_signed(&self, name: &str, endpoint: &str) -> Result<(), CredentialRefusal> {
         let Some(used) = self.of(name)?.iter().find(|used| used.endpoint == endpoint) else {
-            return Err(Refusal::Denied(format!("credential {name:?} is not declared for endpoint {endpoint:?}")));
+            return Err(CredentialRefusal::Denied(format!(
+                "credential {name:?} is not declared for endpoint {endpoint:?}"
+            )));
         };
         let mut here = self.of(name)?.iter().filter(|used| used.endpoint == endpoint);
         if here.any(|used| self.is_granted(name, used)) { Ok(()) } else { self.check_granted(name, used) }
     }
 
-    fn check_granted(&self, name: &str, used: &CredentialUse) -> Result<(), Refusal> {
+    fn check_granted(&self, name: &str, used: &CredentialUse) -> Result<(), CredentialRefusal> {
         if self.is_granted(name, used) {
             return Ok(());
         }
-        Err(Refusal::Denied(format!(
+        Err(CredentialRefusal::Denied(format!(
             "credential {name:?} is not granted for {}: without a grant, a credential stands in one header of one endpoint, which is for credentials and nothing else, as authorization is; the operator gives {}",
             tell(used),
             self.missing(name).join(" ")
         )))
     }
 
-    fn check_spot(&self, name: &str, uses: &[CredentialUse], spot: Spot<'_>) -> Result<(), Refusal> {
+    fn check_spot(&self, name: &str, uses: &[CredentialUse], spot: Spot<'_>) -> Result<(), CredentialRefusal> {
         let is_here = |used: &&CredentialUse| {
             used.endpoint == spot.endpoint
                 && match (&used.place, spot.place) {
@@ -264,7 +274,7 @@ impl Uses {
         let here: Vec<&CredentialUse> = uses.iter().filter(is_here).collect();
         match here.iter().find(|used| self.is_granted(name, used)).or(here.first()) {
             Some(used) => self.check_granted(name, used),
-            None => Err(Refusal::Denied(format!(
+            None => Err(CredentialRefusal::Denied(format!(
                 "credential {name:?} is not declared for {} of requests to endpoint {:?}, path {:?}",
                 spot.place, spot.endpoint, spot.path
             ))),
@@ -281,16 +291,16 @@ impl Uses {
     }
 
     /// Whether it is a key at all.
-    pub(super) fn signs_somewhere(&self, name: &str) -> Result<(), Refusal> {
+    pub(super) fn signs_somewhere(&self, name: &str) -> Result<(), CredentialRefusal> {
         if self.of(name)?.iter().any(|used| used.place == Place::Signing) {
             return Ok(());
         }
-        Err(Refusal::Denied(format!("credential {name:?} is not declared for signing")))
+        Err(CredentialRefusal::Denied(format!("credential {name:?} is not declared for signing")))
     }
 
-    fn of(&self, name: &str) -> Result<&[CredentialUse], Refusal> {
+    fn of(&self, name: &str) -> Result<&[CredentialUse], CredentialRefusal> {
         let uses = self.declared.get(name).map(Vec::as_slice);
-        uses.ok_or_else(|| Refusal::Unknown(format!("credential {name:?} is not declared by the provider")))
+        uses.ok_or_else(|| CredentialRefusal::Unknown(format!("credential {name:?} is not declared by the provider")))
     }
 }
 
@@ -372,7 +382,7 @@ mod tests {
         ];
         for (refused, flags) in refused.into_iter().zip(flags) {
             let error = refused.unwrap_err();
-            assert!(matches!(&error, Refusal::Denied(_)) && error.to_string().contains(flags), "{error}");
+            assert!(matches!(&error, CredentialRefusal::Denied(_)) && error.to_string().contains(flags), "{error}");
         }
         assert!(["token", "anywhere", "nobody"].iter().all(|name| uses.missing(name).is_empty()));
     }

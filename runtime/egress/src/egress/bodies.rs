@@ -131,7 +131,7 @@ fn decoded(name: &str) -> String {
 }
 
 fn shown(name: &str) -> String {
-    crate::log::line(name, MAX_SHOWN)
+    crate::one_line::line(name, MAX_SHOWN)
 }
 
 struct Reading<'m> {

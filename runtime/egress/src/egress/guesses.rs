@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::Egress;
 use crate::error::TransportError;
 use crate::http::{Part, Request};
-use crate::log::line;
+use crate::one_line::line;
 use crate::process_secrets::Veil;
 use crate::redact::Origin;
 

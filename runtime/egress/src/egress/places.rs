@@ -9,8 +9,8 @@ use super::{Egress, key};
 use crate::credentials::{At, Spot, Within};
 use crate::error::TransportError;
 use crate::http::{Part, Request, SignedPart};
-use crate::log::line;
 use crate::login_names::{is_login_header, is_login_value};
+use crate::one_line::line;
 
 /// Longest name in a message, in bytes.
 const MAX_SHOWN: usize = 64;

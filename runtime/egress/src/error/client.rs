@@ -5,7 +5,7 @@ use std::io;
 
 use super::{TransportError, TransportReason};
 use crate::addresses::AddressDenied;
-use crate::log::line;
+use crate::one_line::line;
 
 /// Longest message, in bytes.
 const MAX_MESSAGE: usize = 512;

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::sample::sample;
-use super::verdict::{self, Verdict};
+use super::verdict::{self, ComparisonVerdict};
 use super::{CompareLimits, Extent, Inventory, Sampled, Seen, doubtful, routes};
 
 /// Most Nodes in one call, as many as the controllers ask about.
@@ -72,7 +72,7 @@ where
     }
 
     /// By the names of the Nodes.
-    async fn at_nodes(&self, nodes: Vec<Node>) -> BTreeMap<String, Verdict> {
+    async fn at_nodes(&self, nodes: Vec<Node>) -> BTreeMap<String, ComparisonVerdict> {
         let mut verdicts = BTreeMap::new();
         for some in nodes.chunks(MAX_NODES) {
             let (old, new) = tokio::join!(find(self.old, some, NEED), find(self.new, some, NEED));
@@ -83,26 +83,27 @@ where
     }
 
     /// By namespaces and names of the Services.
-    async fn at_services(&self, services: Vec<Service>, suspects: &BTreeSet<&Key>) -> BTreeMap<Key, Verdict> {
+    async fn at_services(&self, services: Vec<Service>, suspects: &BTreeSet<&Key>) -> BTreeMap<Key, ComparisonVerdict> {
         let surveyed = self.surveyed(&services).await;
         // A survey settles most.
-        let is_open = |verdict: &Verdict| matches!(verdict, Verdict::Found | Verdict::NotAsked);
+        let is_open =
+            |verdict: &ComparisonVerdict| matches!(verdict, ComparisonVerdict::Found | ComparisonVerdict::NotAsked);
         let open = services.iter().zip(&surveyed).filter(|(_, verdict)| is_open(verdict));
         let open = open.map(|(service, _)| service.clone());
         let (mut single, others): (Vec<_>, Vec<_>) = open.partition(|service| suspects.contains(&key(service)));
         single.extend(sample(others, self.limits.single_services.saturating_sub(single.len()), kind));
-        let mut verdicts: BTreeMap<Key, Verdict> = services.iter().map(key).zip(surveyed).collect();
+        let mut verdicts: BTreeMap<Key, ComparisonVerdict> = services.iter().map(key).zip(surveyed).collect();
         let (names, singles) = tokio::join!(self.names(services), self.singles(single));
         for (key, verdict) in singles {
             // Whom both have found stays so when nobody answers.
-            let is_found = verdicts.get(&key) == Some(&Verdict::Found);
-            if !(is_found && matches!(verdict, Verdict::Open { .. })) {
+            let is_found = verdicts.get(&key) == Some(&ComparisonVerdict::Found);
+            if !(is_found && matches!(verdict, ComparisonVerdict::Open { .. })) {
                 verdicts.insert(key, verdict);
             }
         }
         // What is not found is told before what it is called.
         for (key, verdict) in names.into_iter().filter(|(_, verdict)| verdict.is_doubtful()) {
-            if !verdicts.get(&key).is_some_and(Verdict::is_doubtful) {
+            if !verdicts.get(&key).is_some_and(ComparisonVerdict::is_doubtful) {
                 verdicts.insert(key, verdict);
             }
         }
@@ -110,9 +111,9 @@ where
     }
 
     /// One verdict for each Service.
-    async fn surveyed(&self, services: &[Service]) -> Vec<Verdict> {
+    async fn surveyed(&self, services: &[Service]) -> Vec<ComparisonVerdict> {
         if !(self.old.surveys() && self.new.surveys()) {
-            return vec![Verdict::NotAsked; services.len()];
+            return vec![ComparisonVerdict::NotAsked; services.len()];
         }
         let backends = self.inventory.backends();
         let indexes: Vec<u32> = (0..).take(backends.len()).collect();
@@ -130,7 +131,7 @@ where
         verdicts
     }
 
-    async fn names(&self, services: Vec<Service>) -> Vec<(Key, Verdict)> {
+    async fn names(&self, services: Vec<Service>) -> Vec<(Key, ComparisonVerdict)> {
         let patience = &self.patience();
         let name = |service: Service| async move {
             let (old, new) = (self.old.name(service.clone()), self.new.name(service.clone()));
@@ -140,7 +141,7 @@ where
         iter(services).map(name).buffer_unordered(WIDTH).collect().await
     }
 
-    async fn singles(&self, services: Vec<Service>) -> Vec<(Key, Verdict)> {
+    async fn singles(&self, services: Vec<Service>) -> Vec<(Key, ComparisonVerdict)> {
         let patience = &self.patience();
         let single = |service: Service| async move { (key(&service), self.single(service, patience).await) };
         iter(services).map(single).buffer_unordered(WIDTH).collect().await
@@ -150,11 +151,11 @@ where
         Patience(Mutex::new(self.limits.time / 6))
     }
 
-    async fn single(&self, service: Service, patience: &Patience) -> Verdict {
+    async fn single(&self, service: Service, patience: &Patience) -> ComparisonVerdict {
         let (old, new) = (self.old.get(service.clone()), self.new.get(service.clone()));
         let (old, new) = patience.of_both(old, new).await;
         let found = verdict::of_places(&old, &new);
-        if found != Verdict::Same {
+        if found != ComparisonVerdict::Same {
             return found;
         }
         let (old, new) = tokio::join!(self.old.get_mark(service.clone()), self.new.get_mark(service));

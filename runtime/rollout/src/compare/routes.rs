@@ -2,16 +2,16 @@
 //!
 //! | the last good one | the new one | |
 //! |---|---|---|
-//! | answers | answers | compared, target by target, as during a trial |
+//! | answers | answers | compared, target by target, as during a probation |
 //! | answers | fails | a difference; after `throttled` nobody can tell |
 //! | fails | answers | the new one may be the repair |
-//! | fails | fails | nothing is compared: perhaps nobody has configured routes, and the trial asks both again |
+//! | fails | fails | nothing is compared: perhaps nobody has configured routes, and the probation asks both again |
 
 use std::collections::BTreeMap;
 
 use ccm_cloud::{Node, Routes};
 
-use super::verdict::{Verdict, of_whole};
+use super::verdict::{ComparisonVerdict, of_whole};
 use crate::route_differences::{Target, compared};
 
 /// What a verdict is about.
@@ -34,12 +34,16 @@ impl RouteKey {
 }
 
 /// What both say.
-pub(super) async fn look(old: &impl Routes, new: &impl Routes, nodes: Vec<Node>) -> BTreeMap<RouteKey, Verdict> {
+pub(super) async fn look(
+    old: &impl Routes,
+    new: &impl Routes,
+    nodes: Vec<Node>,
+) -> BTreeMap<RouteKey, ComparisonVerdict> {
     match tokio::join!(old.get_all(nodes.clone()), new.get_all(nodes)) {
         (Ok(old), Ok(new)) => {
             let verdict = |(target, differs): (Target, Option<_>)| {
-                let verdict = differs.map_or(Verdict::Same, |differs: crate::route_differences::Differs| {
-                    Verdict::Differs(format!("it {} the route to {}", differs.as_str(), target.node()))
+                let verdict = differs.map_or(ComparisonVerdict::Same, |differs: crate::route_differences::Differs| {
+                    ComparisonVerdict::Differs(format!("it {} the route to {}", differs.as_str(), target.node()))
                 });
                 (RouteKey::To(target), verdict)
             };

@@ -7,9 +7,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ccm_cloud::{
-    Address, AddressKind, Answer, Backend, Descriptor, Failure, FindError, Finding, Ingress, Instance, InstanceState,
-    Mark, Need, Node, Outcome, Problem, Reaction, Route, RouteChangeError, RouteOutcome, RouteState, RouteWish,
-    Service, Standing, Wish,
+    Address, AddressKind, Backend, CallFuture, Descriptor, Failure, FindError, Finding, Ingress, Instance,
+    InstanceState, Mark, Need, Node, Outcome, Problem, Reaction, Route, RouteChangeError, RouteOutcome, RouteState,
+    RouteWish, Service, Standing, Wish,
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -149,15 +149,15 @@ impl LoadBalancers for Fake {
         String::new()
     }
 
-    fn name(&self, service: Service) -> Answer<'_, Result<String, Failure>> {
+    fn name(&self, service: Service) -> CallFuture<'_, Result<String, Failure>> {
         ready((self.name)(&service.name, self.ask("name", &service.name)))
     }
 
-    fn locks(&self, _: Service) -> Answer<'_, Result<Vec<String>, Failure>> {
+    fn locks(&self, _: Service) -> CallFuture<'_, Result<Vec<String>, Failure>> {
         unreachable!("nobody changes anything")
     }
 
-    fn get(&self, service: Service) -> Answer<'_, Result<Option<Vec<Ingress>>, Failure>> {
+    fn get(&self, service: Service) -> CallFuture<'_, Result<Option<Vec<Ingress>>, Failure>> {
         Box::pin(async move {
             let times = self.ask("get", &service.name);
             self.may_hang("get").await?;
@@ -165,27 +165,27 @@ impl LoadBalancers for Fake {
         })
     }
 
-    fn get_mark(&self, service: Service) -> Answer<'_, Result<Option<Mark>, Failure>> {
+    fn get_mark(&self, service: Service) -> CallFuture<'_, Result<Option<Mark>, Failure>> {
         ready((self.mark)(&service.name, self.ask("get-mark", &service.name)))
     }
 
-    fn ensure(&self, _: Service, _: Arc<[Backend]>) -> Answer<'_, Outcome> {
+    fn ensure(&self, _: Service, _: Arc<[Backend]>) -> CallFuture<'_, Outcome> {
         unreachable!("nothing is written")
     }
 
-    fn ensure_unhurried(&self, _: Service, _: Arc<[Backend]>) -> Answer<'_, Outcome> {
+    fn ensure_unhurried(&self, _: Service, _: Arc<[Backend]>) -> CallFuture<'_, Outcome> {
         unreachable!("nothing is written")
     }
 
-    fn update_backends(&self, _: Service, _: Arc<[Backend]>) -> Answer<'_, Outcome> {
+    fn update_backends(&self, _: Service, _: Arc<[Backend]>) -> CallFuture<'_, Outcome> {
         unreachable!("nothing is written")
     }
 
-    fn delete(&self, _: Service) -> Answer<'_, Outcome> {
+    fn delete(&self, _: Service) -> CallFuture<'_, Outcome> {
         unreachable!("nothing is written")
     }
 
-    fn validate(&self, _: Service, _: Option<Service>, _: bool) -> Answer<'_, Result<Vec<Problem>, Failure>> {
+    fn validate(&self, _: Service, _: Option<Service>, _: bool) -> CallFuture<'_, Result<Vec<Problem>, Failure>> {
         unreachable!("that is no question about what exists")
     }
 
@@ -197,7 +197,7 @@ impl LoadBalancers for Fake {
         self.standing.is_some()
     }
 
-    fn survey(&self, backends: Arc<[Backend]>, wishes: Vec<Wish>) -> Answer<'_, Result<Vec<Standing>, Failure>> {
+    fn survey(&self, backends: Arc<[Backend]>, wishes: Vec<Wish>) -> CallFuture<'_, Result<Vec<Standing>, Failure>> {
         assert!(wishes.iter().all(|wish| wish.backends.len() == backends.len()));
         let standing = self.standing.clone().unwrap();
         let stands = move |wish: &Wish| standing(&wish.service.name, self.ask("survey", &wish.service.name));

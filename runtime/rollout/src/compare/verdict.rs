@@ -7,7 +7,7 @@ const MAX_FAILURE: usize = 160;
 
 /// What the answers of the new one and the last good one come to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum ComparisonVerdict {
     /// Nothing is lost.
     Same,
     /// The new one finds less, or something else: what, in words.
@@ -27,7 +27,7 @@ pub(super) enum Verdict {
     NotAsked,
 }
 
-impl Verdict {
+impl ComparisonVerdict {
     /// Neither can tell, for good.
     fn open(is_answered: bool, failures: [Option<&Failure>; 2]) -> Self {
         let passing = failures.into_iter().flatten().find(|failure| may_pass(failure)).cloned();
@@ -89,17 +89,20 @@ impl Tally {
     }
 }
 
-impl<'a> FromIterator<&'a Verdict> for Tally {
-    fn from_iter<I: IntoIterator<Item = &'a Verdict>>(verdicts: I) -> Self {
+impl<'a> FromIterator<&'a ComparisonVerdict> for Tally {
+    fn from_iter<I: IntoIterator<Item = &'a ComparisonVerdict>>(verdicts: I) -> Self {
         let mut tally = Self::default();
         for verdict in verdicts {
             match verdict {
-                Verdict::Same | Verdict::Differs(_) | Verdict::Fails(_) | Verdict::Found => tally.compared += 1,
-                Verdict::Open { is_answered, passing } => {
+                ComparisonVerdict::Same
+                | ComparisonVerdict::Differs(_)
+                | ComparisonVerdict::Fails(_)
+                | ComparisonVerdict::Found => tally.compared += 1,
+                ComparisonVerdict::Open { is_answered, passing } => {
                     tally.answered += usize::from(*is_answered);
                     tally.passing = tally.passing.take().or_else(|| passing.clone());
                 }
-                Verdict::NotAsked => {}
+                ComparisonVerdict::NotAsked => {}
             }
         }
         tally
@@ -107,23 +110,25 @@ impl<'a> FromIterator<&'a Verdict> for Tally {
 }
 
 /// Of a machine.
-pub(super) fn of_machine(old: &Finding, new: &Finding) -> Verdict {
+pub(super) fn of_machine(old: &Finding, new: &Finding) -> ComparisonVerdict {
     match (old, new) {
         (Finding::Found(old), Finding::Found(new)) => same_unless(instance(old, new)),
-        (Finding::Found(_), Finding::Absent) => {
-            Verdict::Differs("it says that the machine does not exist, and the last good one finds it".to_owned())
-        }
-        (Finding::Found(_), Finding::Unknown(failure)) => Verdict::failed(failure),
+        (Finding::Found(_), Finding::Absent) => ComparisonVerdict::Differs(
+            "it says that the machine does not exist, and the last good one finds it".to_owned(),
+        ),
+        (Finding::Found(_), Finding::Unknown(failure)) => ComparisonVerdict::failed(failure),
         // What is gone already can be lost by nobody.
-        (Finding::Absent, Finding::Found(_) | Finding::Absent) => Verdict::Same,
-        (Finding::Absent, Finding::Unknown(failure)) => Verdict::open(false, [Some(failure), None]),
-        (Finding::Unknown(failure), Finding::Found(_) | Finding::Absent) => Verdict::open(true, [Some(failure), None]),
-        (Finding::Unknown(old), Finding::Unknown(new)) => Verdict::open(false, [Some(new), Some(old)]),
+        (Finding::Absent, Finding::Found(_) | Finding::Absent) => ComparisonVerdict::Same,
+        (Finding::Absent, Finding::Unknown(failure)) => ComparisonVerdict::open(false, [Some(failure), None]),
+        (Finding::Unknown(failure), Finding::Found(_) | Finding::Absent) => {
+            ComparisonVerdict::open(true, [Some(failure), None])
+        }
+        (Finding::Unknown(old), Finding::Unknown(new)) => ComparisonVerdict::open(false, [Some(new), Some(old)]),
     }
 }
 
-fn same_unless(differs: Option<String>) -> Verdict {
-    differs.map_or(Verdict::Same, Verdict::Differs)
+fn same_unless(differs: Option<String>) -> ComparisonVerdict {
+    differs.map_or(ComparisonVerdict::Same, ComparisonVerdict::Differs)
 }
 
 fn instance(old: &Instance, new: &Instance) -> Option<String> {
@@ -143,18 +148,18 @@ fn instance(old: &Instance, new: &Instance) -> Option<String> {
 }
 
 /// Of a load balancer, by a survey.
-pub(super) fn of_standing(old: &Standing, new: &Standing) -> Verdict {
+pub(super) fn of_standing(old: &Standing, new: &Standing) -> ComparisonVerdict {
     match (old, new) {
         (Standing::InStep(old), Standing::InStep(new)) => same_unless(addresses(old, new)),
         // What it would change is for its revision to say.
         (Standing::InStep(_), Standing::Differs(_))
-        | (Standing::Differs(_), Standing::InStep(_) | Standing::Differs(_)) => Verdict::Found,
+        | (Standing::Differs(_), Standing::InStep(_) | Standing::Differs(_)) => ComparisonVerdict::Found,
         (Standing::InStep(_) | Standing::Differs(_), Standing::Missing) => lost(),
-        (Standing::InStep(_) | Standing::Differs(_), Standing::Unknown(failure)) => Verdict::failed(failure),
-        (Standing::Missing, Standing::Unknown(failure)) => Verdict::open(false, [Some(failure), None]),
-        (Standing::Missing, _) => Verdict::Same,
-        (Standing::Unknown(old), Standing::Unknown(new)) => Verdict::open(false, [Some(new), Some(old)]),
-        (Standing::Unknown(failure), _) => Verdict::open(true, [Some(failure), None]),
+        (Standing::InStep(_) | Standing::Differs(_), Standing::Unknown(failure)) => ComparisonVerdict::failed(failure),
+        (Standing::Missing, Standing::Unknown(failure)) => ComparisonVerdict::open(false, [Some(failure), None]),
+        (Standing::Missing, _) => ComparisonVerdict::Same,
+        (Standing::Unknown(old), Standing::Unknown(new)) => ComparisonVerdict::open(false, [Some(new), Some(old)]),
+        (Standing::Unknown(failure), _) => ComparisonVerdict::open(true, [Some(failure), None]),
     }
 }
 
@@ -162,52 +167,59 @@ pub(super) fn of_standing(old: &Standing, new: &Standing) -> Verdict {
 pub(super) fn of_places(
     old: &Result<Option<Vec<Ingress>>, Failure>,
     new: &Result<Option<Vec<Ingress>>, Failure>,
-) -> Verdict {
+) -> ComparisonVerdict {
     of_answers(old, new, |old, new| match (old, new) {
         (Some(old), Some(new)) => same_unless(addresses(old, new)),
         (Some(_), None) => lost(),
-        (None, _) => Verdict::Same,
+        (None, _) => ComparisonVerdict::Same,
     })
 }
 
 /// Of the load balancer that would be changed.
-pub(super) fn of_mark(old: &Result<Option<Mark>, Failure>, new: &Result<Option<Mark>, Failure>) -> Verdict {
+pub(super) fn of_mark(old: &Result<Option<Mark>, Failure>, new: &Result<Option<Mark>, Failure>) -> ComparisonVerdict {
     of_answers(old, new, |old, new| match (old, new) {
-        (Some(old), Some(new)) if old.load_balancer != new.load_balancer => Verdict::Differs(format!(
+        (Some(old), Some(new)) if old.load_balancer != new.load_balancer => ComparisonVerdict::Differs(format!(
             "it would change the load balancer {:?}, and the last good one {:?}",
             new.load_balancer, old.load_balancer
         )),
-        (Some(old), None) => {
-            Verdict::Differs(format!("it would change no load balancer, and the last good one {:?}", old.load_balancer))
-        }
-        (Some(_), Some(_)) | (None, _) => Verdict::Same,
+        (Some(old), None) => ComparisonVerdict::Differs(format!(
+            "it would change no load balancer, and the last good one {:?}",
+            old.load_balancer
+        )),
+        (Some(_), Some(_)) | (None, _) => ComparisonVerdict::Same,
     })
 }
 
 /// Of the name of a load balancer.
-pub(super) fn of_name(old: &Result<String, Failure>, new: &Result<String, Failure>) -> Verdict {
+pub(super) fn of_name(old: &Result<String, Failure>, new: &Result<String, Failure>) -> ComparisonVerdict {
     of_answers(old, new, |old, new| match old == new {
-        true => Verdict::Same,
-        false => Verdict::Differs(format!("it calls the load balancer {new:?}, and the last good one {old:?}")),
+        true => ComparisonVerdict::Same,
+        false => {
+            ComparisonVerdict::Differs(format!("it calls the load balancer {new:?}, and the last good one {old:?}"))
+        }
     })
 }
 
 /// Of answers of which one is none.
-pub(super) fn of_whole<T>(old: &Result<T, Failure>, new: &Result<T, Failure>) -> Verdict {
-    of_answers(old, new, |_, _| Verdict::Same)
+pub(super) fn of_whole<T>(old: &Result<T, Failure>, new: &Result<T, Failure>) -> ComparisonVerdict {
+    of_answers(old, new, |_, _| ComparisonVerdict::Same)
 }
 
-fn of_answers<T>(old: &Result<T, Failure>, new: &Result<T, Failure>, judge: impl FnOnce(&T, &T) -> Verdict) -> Verdict {
+fn of_answers<T>(
+    old: &Result<T, Failure>,
+    new: &Result<T, Failure>,
+    judge: impl FnOnce(&T, &T) -> ComparisonVerdict,
+) -> ComparisonVerdict {
     match (old, new) {
         (Ok(old), Ok(new)) => judge(old, new),
-        (Ok(_), Err(failure)) => Verdict::failed(failure),
-        (Err(failure), Ok(_)) => Verdict::open(true, [Some(failure), None]),
-        (Err(old), Err(new)) => Verdict::open(false, [Some(new), Some(old)]),
+        (Ok(_), Err(failure)) => ComparisonVerdict::failed(failure),
+        (Err(failure), Ok(_)) => ComparisonVerdict::open(true, [Some(failure), None]),
+        (Err(old), Err(new)) => ComparisonVerdict::open(false, [Some(new), Some(old)]),
     }
 }
 
-fn lost() -> Verdict {
-    Verdict::Differs("it finds no load balancer, and the last good one finds it".to_owned())
+fn lost() -> ComparisonVerdict {
+    ComparisonVerdict::Differs("it finds no load balancer, and the last good one finds it".to_owned())
 }
 
 fn addresses(old: &[Ingress], new: &[Ingress]) -> Option<String> {

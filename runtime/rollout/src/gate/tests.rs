@@ -1,11 +1,11 @@
 use std::time::Duration;
 
-use ccm_cloud::{AnnotationRole, Credential, Source};
+use ccm_cloud::{AnnotationRole, Capability, Credential, Source};
 use ccm_sandbox::{CallError, NoRoom};
 
 use super::*;
 use crate::config::ProviderRecord;
-use crate::ledger::Counted;
+use crate::trust::Counted;
 
 fn config(change: impl FnOnce(&mut ProviderConfig)) -> ProviderConfig {
     let record = ProviderRecord { source: "cloud.wasm".to_owned(), ..ProviderRecord::default() };
@@ -124,13 +124,8 @@ async fn trust_is_asked_before_anybody_looks_into_the_bytes() {
 fn a_signed_component_that_may_be_older_than_what_was_proven_is_refused_with_both_counters() {
     let key = |config: &mut ProviderConfig| config.trust.keys.push("key.pem".into());
     let signed = |name: &str, counter| Some(Signed::new(name, counter));
-    let new = |signed| Unpacked {
-        bytes: vec![],
-        digest: "sha256:new".to_owned(),
-        signature: None,
-        signed,
-        is_last_good: false,
-    };
+    let new =
+        |signed| Unpacked { bytes: vec![], digest: "sha256:new".to_owned(), signature: None, signed, is_stored: false };
     let (mut proven, mut refused) = (Counters::default(), Refusals::default());
     let said = |config: &ProviderConfig, signed, proven: &Counters, refused: &Refusals| {
         let judged = not_older(config, &new(signed), proven, refused);

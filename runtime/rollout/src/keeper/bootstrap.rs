@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::poll::failed_before;
 use super::report::{Candidate, without_request_ids};
 use super::share::Share;
-use super::{Keeper, MAX_DELAY, Place, check};
+use super::{Keeper, KeptSlot, MAX_DELAY, check};
 use crate::gate::{self, Rejected, Step, Unpacked};
 use crate::pipeline::{NotAdmitted, Optimise, Taken};
 use crate::slot::Slot;
@@ -22,21 +22,6 @@ use crate::status::Known;
 
 /// Longest wait between two looks at whether another replica serves.
 const PEER_DELAY: Duration = Duration::from_secs(5);
-
-/// Why the last good component is not taken.
-struct Unusable {
-    error: String,
-    /// It may be later.
-    may_pass: bool,
-    /// Neither its cloud nor the component itself has said yes or no.
-    is_unanswered: bool,
-}
-
-impl Unusable {
-    fn for_good(error: &anyhow::Error) -> Self {
-        Self { error: format!("{error:#}"), may_pass: false, is_unanswered: false }
-    }
-}
 
 impl Keeper {
     /// Tries until there is a provider: the last good one of the state folder, else the one of the source, with back-off and
@@ -61,7 +46,8 @@ impl Keeper {
             };
             was_readable |= matches!(rejected.step, Step::Grants | Step::Check);
             // Whether somebody serves takes two looks to tell.
-            let delay = self.next_delay().min(if rejected.step == Step::Probation { PEER_DELAY } else { MAX_DELAY });
+            let delay =
+                self.retry.next_delay().min(if rejected.step == Step::Probation { PEER_DELAY } else { MAX_DELAY });
             (self.surroundings.listeners.readiness)(&check(&self.source), Err(format!("{:#}", rejected.error)));
             self.reject(rejected).await;
             self.wait_for_news(delay).await;
@@ -98,11 +84,17 @@ impl Keeper {
                     let version = &taken.release.version.version;
                     tracing::info!(source = self.source, version, "the last good component serves");
                     // What the source holds is looked at next, whether or not that has changed.
-                    self.retry = Some(Instant::now());
+                    self.retry.now();
                     return Ok(taken);
                 }
                 Ok(None) => {}
-                Err(Unusable { error, may_pass, is_unanswered }) => {
+                Err(error) => {
+                    // A file that nobody can read is not waited for: the cloud-config may be written for the component of the source.
+                    let is_local = matches!(error, NotAdmitted::LocalFile(_));
+                    let rejected = error.into_rejected();
+                    let may_pass = !is_local && (rejected.may_pass_later() || rejected.step == Step::Probation);
+                    let is_unanswered = may_pass && rejected.is_unanswered();
+                    let error = without_request_ids(&format!("{:#}", rejected.error));
                     if error != before {
                         tracing::warn!(source = self.source, error, "the last good component cannot be used");
                     }
@@ -123,33 +115,23 @@ impl Keeper {
         self.uid.clone_from(&packed.uid);
         let mark = packed.mark();
         let unpacked = gate::unpacked(&self.config, packed).await?;
-        if waits.is_some() && self.remembered.refused.why(&unpacked.digest).is_some() {
-            return Err(failed_before(&self.remembered.refused, &unpacked.digest, "").into());
+        if waits.is_some()
+            && let Some(rejected) = failed_before(&self.remembered.refused, &unpacked.digest, "")
+        {
+            return Err(rejected.into());
         }
         let taken = self.admit_first(unpacked, named).await?;
         self.judged = Some(mark);
         Ok(taken)
     }
 
-    /// The last good one, when there is one. Else why it is not taken, and whether it may be later.
-    async fn stored(&mut self) -> Result<Option<Taken>, Unusable> {
-        let Some(last_good) = &self.last_good else { return Ok(None) };
-        let packed = last_good.component().await.map_err(|error| Unusable::for_good(&error))?;
+    /// The last good one, when there is one.
+    async fn stored(&mut self) -> Result<Option<Taken>, NotAdmitted> {
+        let Some(state_folder) = &self.state_folder else { return Ok(None) };
+        let packed = state_folder.component().await.map_err(NotAdmitted::LocalFile)?;
         let Some(packed) = packed else { return Ok(None) };
-        let admitted = async {
-            let unpacked = Unpacked { is_last_good: true, ..gate::unpacked(&self.config, packed).await? };
-            self.admit_first(unpacked, None).await
-        };
-        admitted.await.map(Some).map_err(|error| match error {
-            // The cloud-config may be written for the one of the source.
-            NotAdmitted::LocalFile(error) => Unusable::for_good(&error),
-            NotAdmitted::Rejected(rejected) => {
-                let may_pass = rejected.may_pass_later() || rejected.step == Step::Probation;
-                let is_unanswered = may_pass && rejected.is_unanswered();
-                let error = without_request_ids(&format!("{:#}", rejected.error));
-                Unusable { error, may_pass, is_unanswered }
-            }
-        })
+        let unpacked = Unpacked { is_stored: true, ..gate::unpacked(&self.config, packed).await? };
+        self.admit_first(unpacked, None).await.map(Some)
     }
 
     /// Takes a component through the gate that has none before it. `named`: how whoever led names load balancers.
@@ -157,12 +139,12 @@ impl Keeper {
         let digest = unpacked.digest.clone();
         self.not_older(&unpacked)?;
         self.unless_served(&digest).await?;
-        let is_last_good = unpacked.is_last_good;
+        let is_stored = unpacked.is_stored;
         let taken = self.surroundings.admit(&self.config, unpacked, None, named.as_deref()).await?;
         // It was in the gate for as long as a minute: others may have refused it meanwhile, or begun to lead.
         let heard = self.hear_first().await?;
         self.unless_served(&digest).await?;
-        if heard != named && !is_last_good {
+        if heard != named && !is_stored {
             let named = self.surroundings.named(&self.config, &taken.release.component, heard.as_deref()).await;
             named.map_err(|error| Rejected { step: Step::Compare, digest: Some(digest), error })?;
         }
@@ -178,7 +160,7 @@ impl Keeper {
         let Some(why) = self.remembered.refused.why(digest) else { return Ok(()) };
         if let Some(leader) = self.served_by().await {
             let and = format!(", and another replica serves ({leader} leads)");
-            return Err(failed_before(&self.remembered.refused, digest, &and));
+            return failed_before(&self.remembered.refused, digest, &and).map_or(Ok(()), Err);
         }
         let source = self.source.as_str();
         tracing::warn!(source, digest, why, "no replica leads: this process loads a component that was refused before");
@@ -196,10 +178,10 @@ impl Keeper {
         self.candidate = Some(Candidate { digest: release.version.digest.clone(), bytes, signature, times });
         let (slot, news) = Slot::new(release, self.remembered.refused.clone(), self.settings.probation);
         self.surroundings.slots.lock().insert(self.source.clone(), slot.clone());
-        self.place = Some(Place { slot: slot.clone(), news });
-        let view = slot.view();
-        self.audience.metrics.stands(&self.source, &view, None);
-        self.shows(|known| *known = Known { view: Some(view), times: Some(times), ..Known::default() });
+        self.place = Some(KeptSlot { slot: slot.clone(), news });
+        let standing = slot.standing();
+        self.audience.metrics.stands(&self.source, &standing, None);
+        self.shows(|known| *known = Known { standing: Some(standing), times: Some(times), ..Known::default() });
         // Last: whoever finds the process ready finds the provider on the page and in the metrics.
         (self.surroundings.listeners.readiness)(&check(&self.source), Ok(()));
         slot

@@ -18,8 +18,8 @@ use crate::config::ProviderConfig;
 use crate::config::edition::Says;
 use crate::gate::{Rejected, Step};
 use crate::pipeline::configure::{NotConfigured, Patience};
-use crate::retry::delay;
-use crate::slot::{Slot, Stands};
+use crate::retry::{Retry, until};
+use crate::slot::Slot;
 use crate::source::{Changes, Source};
 use crate::status::NotTaken;
 
@@ -27,26 +27,25 @@ use crate::status::NotTaken;
 pub(super) struct Configuration {
     files: Vec<PathBuf>,
     changes: Vec<Changes>,
-    /// What was refused last.
-    judged: Option<Judged>,
-    /// Why they were refused, as it was told last, without request IDs.
+    /// What was rejected last.
+    judged: Option<JudgedConfiguration>,
+    /// Why they were rejected, as it was told last, without request IDs.
     told: Option<String>,
-    /// How often in a row something failed that may pass later.
-    tries: usize,
-    retry: Option<Instant>,
-    /// How often in a row the one on trial did not answer from them.
+    /// When the files are looked at though they have not changed.
+    retry: Retry,
+    /// How often in a row the one on probation did not answer from them.
     waited: usize,
 }
 
-/// A configuration that was refused.
-struct Judged {
+/// A configuration that was rejected.
+struct JudgedConfiguration {
     /// What the files held.
     mark: [u8; 32],
     /// What they told the components.
     says: Vec<Says>,
     /// Since when those stand so.
     generation: u64,
-    /// It was refused for good.
+    /// It was rejected for good.
     is_final: bool,
     at: Instant,
 }
@@ -54,7 +53,7 @@ struct Judged {
 /// From one try to the next while the files change, but what they tell a component does not: each try asks the cloud.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// So many times a configuration waits for a component on trial that does not answer from it: about a minute. It may never, and keep the
+/// So many times a configuration waits for a component on probation that does not answer from it: about a minute. It may never, and keep the
 /// proven one from its credentials.
 const PATIENCE: usize = 6;
 
@@ -63,7 +62,8 @@ impl Configuration {
     pub(super) fn of(config: &ProviderConfig, period: Duration) -> Self {
         let files = config.edition_files();
         let changes = files.iter().map(|file| Changes::of(&Source::Path(file.clone()), None, period)).collect();
-        Self { files, changes, judged: None, told: None, tries: 0, retry: None, waited: 0 }
+        let retry = Retry::between(MIN_DELAY, MAX_DELAY);
+        Self { files, changes, judged: None, told: None, retry, waited: 0 }
     }
 
     /// Waits until the files may hold something else, or are to be looked at again.
@@ -81,18 +81,19 @@ impl Configuration {
         };
         tokio::select! {
             () = changed => {}
-            () = tokio::time::sleep_until(retry.unwrap_or_else(Instant::now)), if retry.is_some() => *retry = None,
+            () = until(retry.due) => retry.due = None,
         }
     }
 
     /// Another component serves: the files may say something else than it was told.
     pub(super) fn look_again(&mut self) {
         if !self.files.is_empty() {
-            (self.tries, self.retry) = (0, Some(Instant::now()));
+            self.retry.end();
+            self.retry.now();
         }
     }
 
-    /// The same, and what was refused is tried again.
+    /// The same, and what was rejected is tried again.
     pub(super) fn begin_anew(&mut self) {
         if self.told.is_some() {
             self.judged = None;
@@ -102,12 +103,13 @@ impl Configuration {
 
     /// The components were told what the files say. Returns whether something else had been told of before.
     fn is_in_use(&mut self) -> bool {
-        (self.judged, self.tries, self.retry, self.waited) = (None, 0, None, 0);
+        (self.judged, self.waited) = (None, 0);
+        self.retry.end();
         self.told.take().is_some()
     }
 
-    /// Whether what the files say is refused.
-    pub(super) const fn is_refused(&self) -> bool {
+    /// Whether what the files say is rejected.
+    pub(super) const fn is_rejected(&self) -> bool {
         self.told.is_some()
     }
 
@@ -118,7 +120,7 @@ impl Configuration {
 
     #[cfg(test)]
     pub(super) const fn is_tried_again(&self) -> bool {
-        self.retry.is_some()
+        self.retry.due.is_some()
     }
 
     /// The files, in words.
@@ -137,11 +139,11 @@ impl Keeper {
         }
         let Some(says) = self.settled_files().await else {
             // Others have their turn before the next look: there are files that never stay the same.
-            self.configuration.retry = Some(Instant::now());
+            self.configuration.retry.now();
             return;
         };
         // Whoever stands how now: the sources may have been told of meanwhile.
-        let stands = slot.stands();
+        let stands = slot.components();
         if self.is_configured() {
             return self.is_configured_as_before();
         }
@@ -151,30 +153,29 @@ impl Keeper {
         {
             let next = judged.at + AGAIN;
             if judged.mark != mark && Instant::now() < next {
-                self.configuration.retry = Some(next);
+                self.configuration.retry.due = Some(next);
                 return;
             }
             if judged.mark == mark && judged.is_final {
                 return;
             }
         } else {
-            (self.configuration.tries, self.configuration.waited) = (0, 0);
+            self.configuration.retry.tries = 0;
+            self.configuration.waited = 0;
         }
         let patience = if self.configuration.waited < PATIENCE { Patience::Waits } else { Patience::Over };
         let (surroundings, config) = (Arc::clone(&self.surroundings), Arc::clone(&self.config));
-        let (proven, trial) = (stands.proven.clone(), stands.trial.clone());
+        let before = stands.clone();
         let configured = async move { surroundings.configure(&config, &stands, patience).await };
         let configured = self.meanwhile(configured).await;
         // It may have been in the gate for a minute: more objects may depend on what it does not offer.
         let configured = configured.and_then(|with| match &with {
-            Some(one) => {
-                self.surroundings.still_configured(&self.config, (&proven, trial.as_ref()), one).map(|()| with)
-            }
+            Some(one) => self.surroundings.still_configured(&self.config, &before, one).map(|()| with),
             None => Ok(with),
         });
         match configured {
             Ok(Some(with)) => {
-                let is_withdrawn = matches!(with.trial, Some(Err(_)));
+                let is_withdrawn = matches!(with.candidate, Some(Err(_)));
                 let Some(exchange) = slot.configure(generation, with) else {
                     // Somebody else serves, who has a configuration of its own.
                     return self.configuration.look_again();
@@ -184,23 +185,25 @@ impl Keeper {
                 self.configuration.is_in_use();
                 self.catch_up().await;
                 if is_withdrawn || self.told.is_some() {
-                    // What the source holds goes through the whole gate again: it may have been refused because the one that it was
+                    // What the source holds goes through the whole gate again: it may have been rejected because the one that it was
                     // compared with still had the old configuration.
-                    (self.judged, self.tries, self.retry) = (None, 0, Some(Instant::now()));
+                    self.judged = None;
+                    self.retry.end();
+                    self.retry.now();
                 }
             }
             Ok(None) => self.configuration.look_again(),
-            Err(NotConfigured { rejected, waits_for_trial }) => {
-                self.configuration.waited += usize::from(waits_for_trial);
+            Err(NotConfigured { rejected, waits_for_candidate }) => {
+                self.configuration.waited += usize::from(waits_for_candidate);
                 // A credential that belongs to the configuration may come from elsewhere, and later.
                 let is_final = !rejected.may_pass_later() && rejected.step != Step::Compare;
                 let at = Instant::now();
-                self.configuration.judged = Some(Judged { mark, says, generation, is_final, at });
-                self.configuration.retry = (!is_final).then(|| {
-                    let delay = delay(MIN_DELAY, MAX_DELAY, self.configuration.tries);
-                    self.configuration.tries += 1;
-                    at + delay
-                });
+                self.configuration.judged = Some(JudgedConfiguration { mark, says, generation, is_final, at });
+                if is_final {
+                    self.configuration.retry.due = None;
+                } else {
+                    self.configuration.retry.later();
+                }
                 self.reject_configuration(rejected).await;
             }
         }
@@ -209,8 +212,8 @@ impl Keeper {
     /// Whether the components of the slot were told what the files say.
     fn is_configured(&self) -> bool {
         self.slot().is_none_or(|slot| {
-            let Stands { proven, trial, is_apart, .. } = slot.stands();
-            !is_apart && std::iter::once(&proven).chain(&trial).all(|one| self.config.is_in_use(&one.component))
+            let stands = slot.components();
+            !stands.is_apart && stands.both().all(|one| self.config.is_in_use(&one.component))
         })
     }
 
@@ -225,20 +228,20 @@ impl Keeper {
     }
 
     fn says(&self) -> Vec<Says> {
-        let Some(Stands { proven, trial, .. }) = self.slot().map(Slot::stands) else { return vec![] };
-        std::iter::once(&proven).chain(&trial).map(|one| self.config.says(&one.component)).collect()
+        let Some(stands) = self.slot().map(Slot::components) else { return vec![] };
+        stands.both().map(|one| self.config.says(&one.component)).collect()
     }
 
     fn is_configured_as_before(&mut self) {
         if self.configuration.is_in_use() {
             tracing::info!(source = self.source, "the files hold the configuration that is in use");
-            self.shows(|known| known.configuration = None);
+            self.shows(|known| known.rejected_configuration = None);
         }
     }
 
     /// Says that a configuration is not used, once; the page always has the last reason.
     async fn reject_configuration(&mut self, rejected: Rejected) {
-        let Some(stands) = self.slot().map(Slot::stands) else { return };
+        let Some(stands) = self.slot().map(Slot::components) else { return };
         let (step, reason) = (rejected.step, format!("{:#}", rejected.error));
         let (files, serving) = (self.configuration.shown(), &stands.serving().version);
         let text = if self.config.is_in_use(&stands.serving().component) {
@@ -251,18 +254,18 @@ impl Keeper {
                 "the changed configuration ({files}) is rejected (step {step} of the gate): {reason}; {serving} continues to serve with the old configuration"
             )
         };
-        let refused = NotTaken::now(step, None, reason);
+        let not_taken = NotTaken::now(step, None, reason);
         let told = without_request_ids(&text);
         if self.configuration.told.as_ref() == Some(&told) {
             return self.shows(|known| {
-                if let Some(known) = &mut known.configuration {
-                    known.reason = refused.reason;
+                if let Some(known) = &mut known.rejected_configuration {
+                    known.reason = not_taken.reason;
                 }
             });
         }
         self.configuration.told = Some(told);
         self.audience.metrics.configuration(&self.source, "rejected", step.as_str());
-        self.shows(|known| known.configuration = Some(refused));
+        self.shows(|known| known.rejected_configuration = Some(not_taken));
         self.tell(Severity::Warning, "ProviderConfigurationRejected", text).await;
     }
 }

@@ -3,15 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_sandbox::Provider;
 use futures::FutureExt as _;
 use tokio::time::Instant;
 
-use super::{Keeper, MAX_DELAY, MIN_DELAY};
-use crate::gate::{self, Rejected, Step, Unpacked};
+use super::Keeper;
+use crate::gate::{self, Rejected, Step};
 use crate::pipeline::NotAdmitted;
-use crate::retry::delay;
-use crate::slot::{Refusals, Slot};
+use crate::slot::Refusals;
 use crate::source::{FetchError, Packed};
 
 /// How long an API server may be away before that is a reason to reject what it holds: it restarts now and then.
@@ -61,55 +59,51 @@ impl Keeper {
         let packed = match self.settled().await {
             Ok(Held::Settled(packed)) => packed,
             Ok(Held::Judged) => {
-                (self.tries, self.retry) = (0, None);
+                self.retry.end();
                 return;
             }
             // Others have their turn before the next look: there are sources that never stay the same.
             Ok(Held::Changing) => {
-                self.retry = Some(Instant::now());
+                self.retry.now();
                 return;
             }
-            Err(rejected) if self.waits_for_the_api_server(&rejected) => return self.try_again(),
+            Err(rejected) if self.waits_for_the_api_server(&rejected) => return self.retry.later(),
             Err(rejected) => {
                 // Whatever comes back is looked at, so that what is told is not what was told before it went.
                 self.judged = None;
-                return self.refuse(rejected).await;
+                return self.reject_for_now(rejected).await;
             }
         };
         let read = begun.elapsed();
         let mark = packed.mark();
         let gate = Instant::now();
-        let config = Arc::clone(&self.config);
-        let unpacked = async move { gate::unpacked(&config, packed).await };
-        let rejected = match self.meanwhile(unpacked).await {
-            Ok(unpacked) => match self.admit(unpacked, read).await {
-                Ok(true) => {
-                    self.judged = Some(mark);
-                    return;
-                }
-                Ok(false) => {
+        match self.admit(packed, read).await {
+            Ok(is_judged) => {
+                self.judged = is_judged.then_some(mark);
+                if !is_judged {
                     // Through the gate again, against whoever is proven now.
-                    (self.judged, self.retry) = (None, Some(Instant::now()));
-                    return;
+                    self.retry.now();
                 }
-                Err(rejected) => rejected,
-            },
-            Err(rejected) => rejected,
-        };
-        self.audience.metrics.took(&self.source, "rejected", gate.elapsed());
-        // Where it is tried again, whatever comes next is looked at, also when that is what serves.
-        self.judged = (!rejected.may_pass_later()).then_some(mark);
-        self.refuse(rejected).await;
+            }
+            Err(rejected) => {
+                self.audience.metrics.took(&self.source, "rejected", gate.elapsed());
+                // Where it is tried again, whatever comes next is looked at, also when that is what serves.
+                self.judged = (!rejected.may_pass_later()).then_some(mark);
+                self.reject_for_now(rejected).await;
+            }
+        }
     }
 
-    /// Takes what the source holds through the rest of the gate, unless it is known. Returns whether it is judged: not where another one was
+    /// Takes what the source holds through the gate, unless it is known. Returns whether it is judged: not where another one was
     /// proven meanwhile.
     ///
     /// # Errors
     ///
     /// The step that it did not pass.
-    async fn admit(&mut self, unpacked: Unpacked, read: Duration) -> Result<bool, Rejected> {
+    async fn admit(&mut self, packed: Packed, read: Duration) -> Result<bool, Rejected> {
         let Some(slot) = self.slot().cloned() else { return Ok(true) };
+        let config = Arc::clone(&self.config);
+        let unpacked = self.meanwhile(async move { gate::unpacked(&config, packed).await }).await?;
         // What serves, packed in another way, or changed and changed back; or the proven one, which has passed the gate before, and is there.
         let is_there = slot.put_back(&unpacked.digest);
         self.catch_up().await;
@@ -117,7 +111,7 @@ impl Keeper {
             self.is_as_before();
             return Ok(true);
         }
-        if self.was_refused(&slot, &unpacked.digest).await {
+        if self.was_refused(&unpacked.digest).await {
             return Ok(true);
         }
         self.not_older(&unpacked)?;
@@ -125,7 +119,7 @@ impl Keeper {
         Box::pin(self.configure()).await;
         // A new one stands in for the proven one, whoever serves now.
         let (before, surroundings, config) =
-            (slot.last_good(), Arc::clone(&self.surroundings), Arc::clone(&self.config));
+            (slot.components().proven, Arc::clone(&self.surroundings), Arc::clone(&self.config));
         let against = before.version.digest.clone();
         let taken = async move { surroundings.admit(&config, unpacked, Some(&before.component), None).await };
         let taken = self.meanwhile(taken).await.map_err(NotAdmitted::into_rejected)?;
@@ -133,15 +127,12 @@ impl Keeper {
     }
 
     /// Whether this component was refused before, which is told of once.
-    pub(super) async fn was_refused(&mut self, slot: &Slot<Provider>, digest: &str) -> bool {
-        let refused = slot.refused();
-        if refused.why(digest).is_none() {
-            return false;
-        }
-        (self.tries, self.retry) = (0, None);
+    pub(super) async fn was_refused(&mut self, digest: &str) -> bool {
+        let Some(rejected) = failed_before(&self.refused(), digest, "") else { return false };
+        self.retry.end();
         // Packed in another way, it is what was told of.
         if !self.is_told_of(digest) {
-            self.reject(failed_before(&refused, digest, "")).await;
+            self.reject(rejected).await;
         }
         true
     }
@@ -159,30 +150,19 @@ impl Keeper {
     }
 
     /// The provider that serves goes on, since the source has nothing better. What may pass later is tried again.
-    async fn refuse(&mut self, rejected: Rejected) {
+    async fn reject_for_now(&mut self, rejected: Rejected) {
         if rejected.may_pass_later() {
-            self.try_again();
+            self.retry.later();
         }
         self.reject(rejected).await;
     }
-
-    fn try_again(&mut self) {
-        let delay = self.next_delay();
-        self.retry = Some(Instant::now() + delay);
-    }
-
-    pub(super) fn next_delay(&mut self) -> Duration {
-        let delay = delay(MIN_DELAY, MAX_DELAY, self.tries);
-        self.tries += 1;
-        delay
-    }
 }
 
-/// A component that is not tried again; `and` says what else speaks against it.
-pub(super) fn failed_before(refused: &Refusals, digest: &str, and: &str) -> Rejected {
-    let why = refused.why(digest).map(|why| format!(" ({why})")).unwrap_or_default();
+/// A component that was refused, and is not tried again; `and` says what else speaks against it.
+pub(super) fn failed_before(refused: &Refusals, digest: &str, and: &str) -> Option<Rejected> {
+    let why = refused.why(digest)?;
     let error = anyhow::anyhow!(
-        "this component failed its probation before{why}{and}; put the component that serves, or a fixed one, into the source"
+        "this component failed its probation before ({why}){and}; put the component that serves, or a fixed one, into the source"
     );
-    Rejected { step: Step::Probation, digest: Some(digest.to_owned()), error }
+    Some(Rejected { step: Step::Probation, digest: Some(digest.to_owned()), error })
 }

@@ -1,5 +1,7 @@
 //! Tells what becomes of components, each once: Events, log, metrics, the page, and what is kept in the state folder.
 
+use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::Severity;
@@ -11,7 +13,7 @@ use crate::ledger::Judgement;
 use crate::pipeline::Taken;
 use crate::release::{Version, short};
 use crate::slot::state::Transition;
-use crate::slot::{News, ProbationSettings, View};
+use crate::slot::{News, ProbationSettings, Refusals, SlotStanding};
 use crate::status::{NotTaken, Times, milliseconds};
 
 /// What was told of the source last.
@@ -34,7 +36,7 @@ pub(super) struct Candidate {
 impl Keeper {
     /// Tells of the first one, which is proven.
     pub(super) async fn begun(&mut self) {
-        let Some(View { serving, .. }) = self.slot().map(|slot| slot.view()) else { return };
+        let Some(serving) = self.serving() else { return };
         if self.uid.is_none() {
             // It came from the state folder, and without a UID people do not see its Event at the ConfigMap.
             let fetch = self.fetch();
@@ -67,7 +69,7 @@ impl Keeper {
         // Before the exchange: its first call may be the last one of the process. The one before may be proven meanwhile, and its note
         // goes when that is told: then this one is noted again.
         loop {
-            self.note_trial(Some(digest.clone())).await;
+            self.note_probation(Some(digest.clone())).await;
             if !self.catch_up().await {
                 break;
             }
@@ -75,17 +77,17 @@ impl Keeper {
         let release = taken.release.clone();
         let put = self.surroundings.put_against(&self.config, &slot, against, release, taken.is_apart);
         let Ok(Some(exchange)) = put else {
-            self.note_trial_of_now().await;
+            self.note_probation_of_now().await;
             put?;
             // It was refused, or another way of packing it taken, while it was in the gate.
-            let is_known = self.was_refused(&slot, &digest).await || slot.view().serving.digest == digest;
+            let is_known = self.was_refused(&digest).await || slot.standing().serving().digest == digest;
             // Or another one was proven: what it was compared with returns no more.
-            return Ok(is_known || slot.last_good().is(against));
+            return Ok(is_known || slot.components().proven.is(against));
         };
         let times = self.took(&taken, read, Some(exchange));
         let Taken { bytes, signature, .. } = taken;
         self.candidate = Some(Candidate { digest, bytes, signature, times });
-        self.retry = None;
+        self.retry.due = None;
         // Others may have judged it already.
         if let Some(share) = &self.share {
             share.entry.tell(&slot);
@@ -110,7 +112,8 @@ impl Keeper {
             let source = &self.source;
             tracing::info!(source, read_ms, compile_ms, takeover_ms, exchange_ms, "provider exchanged");
         }
-        (self.told, self.tries) = (None, 0);
+        self.told = None;
+        self.retry.tries = 0;
         Times { read_ms, compile_ms, takeover_ms, exchange_ms, first_call_ms: None }
     }
 
@@ -132,61 +135,52 @@ impl Keeper {
                     times.first_call_ms = Some(milliseconds(took));
                 }
             }),
-            News::Changed(transition, view) => {
-                self.shows_state(&transition, &view);
-                self.audience.metrics.stands(&self.source, &view, gone(&transition));
+            News::Changed(transition, standing) => {
+                self.shows_standing(&transition, &standing);
+                self.audience.metrics.stands(&self.source, &standing, transition.gone());
                 // First: whoever is killed while others are told must not blame who was judged, nor forget the verdict.
-                let refused = self.slot().map(|slot| slot.refused()).unwrap_or_default();
-                if refused != self.remembered.refused {
-                    self.remembered.refused = refused;
+                if self.remembered.refused != *self.refused() {
+                    self.remembered.refused = self.refused().into_owned();
                     self.remember().await;
                 }
-                self.note_trial_of_now().await;
-                self.changed(transition, &view).await;
+                self.note_probation_of_now().await;
+                self.changed(transition, standing.serving()).await;
             }
         }
     }
 
     /// The page says at once how the components stand, and what no longer counts with that, or does now.
-    fn shows_state(&self, transition: &Transition, view: &View) {
-        let times = self.candidate.as_ref().map(|candidate| candidate.times);
-        let is_configured = !self.configuration.is_refused();
+    fn shows_standing(&self, transition: &Transition, standing: &SlotStanding<Arc<Version>>) {
+        let is_configured = !self.configuration.is_rejected();
+        let not_taken = match transition {
+            Transition::Returned { failed, refusal } => Some((failed, &refusal.reason)),
+            Transition::Withdrawn { candidate, why: Some(why) } => Some((candidate, why)),
+            _ => None,
+        };
+        let not_taken =
+            not_taken.map(|(one, why)| NotTaken::now(Step::Probation, Some(one.digest.clone()), why.clone()));
         self.shows(|known| {
-            known.view = Some(view.clone());
-            match transition {
-                Transition::Exchanged { .. } => (known.refused, known.times) = (None, times),
-                Transition::Withdrawn { trial, why } => {
-                    let refused =
-                        |why: &String| NotTaken::now(Step::Probation, Some(trial.digest.clone()), why.clone());
-                    known.refused = why.as_ref().map(refused);
-                }
-                Transition::Returned { failed, refusal } => {
-                    let (digest, why) = (Some(failed.digest.clone()), refusal.reason.clone());
-                    known.refused = Some(NotTaken::now(Step::Probation, digest, why));
-                }
-                Transition::Configured | Transition::Proven | Transition::Contested { .. } => {}
+            known.standing = Some(standing.clone());
+            if transition.gone().is_some() {
+                known.not_taken = not_taken;
             }
-            known.configuration.take_if(|_| is_configured);
+            if matches!(transition, Transition::Exchanged { .. }) {
+                known.times = self.candidate.as_ref().map(|candidate| candidate.times);
+            }
+            known.rejected_configuration.take_if(|_| is_configured);
         });
     }
 
-    async fn changed(&mut self, transition: Transition, view: &View) {
-        let serving = &view.serving;
+    async fn changed(&mut self, transition: Transition, serving: &Version) {
+        if transition.gone().is_some() {
+            // Whoever serves now may have been told something else than the files say.
+            self.configuration.look_again();
+        }
         match transition {
             Transition::Configured => {
                 let text = format!("{serving} serves with the changed configuration ({})", self.configuration.shown());
-                return self.tell(Severity::Normal, "ProviderConfigured", text).await;
+                self.tell(Severity::Normal, "ProviderConfigured", text).await;
             }
-            // Whoever serves now may have been told something else than the files say.
-            Transition::Exchanged { .. } | Transition::Returned { .. } | Transition::Withdrawn { .. } => {
-                self.configuration.look_again();
-            }
-            // The one before may have been what a configuration was refused for.
-            Transition::Proven => self.configuration.begin_anew(),
-            Transition::Contested { .. } => {}
-        }
-        match transition {
-            Transition::Configured => {}
             Transition::Exchanged { before } => {
                 let ProbationSettings { time, calls, .. } = self.settings.probation;
                 let text = format!(
@@ -195,6 +189,8 @@ impl Keeper {
                 self.tell(Severity::Normal, "ProviderLoaded", text).await;
             }
             Transition::Proven => {
+                // The one before may have been what a configuration was refused for.
+                self.configuration.begin_anew();
                 tracing::info!(source = self.source, "{serving} is proven");
                 self.keep(&serving.digest).await;
                 self.count(serving).await;
@@ -208,13 +204,13 @@ impl Keeper {
                 self.share(Judgement::Refused(refusal)).await;
             }
             // The source holds the proven one again.
-            Transition::Withdrawn { trial, why: None } => {
-                let text = format!("{serving} serves again in place of {trial}, which was on probation");
+            Transition::Withdrawn { candidate, why: None } => {
+                let text = format!("{serving} serves again in place of {candidate}, which was on probation");
                 self.tell(Severity::Normal, "ProviderLoaded", text).await;
             }
-            Transition::Withdrawn { trial, why: Some(why) } => {
+            Transition::Withdrawn { candidate, why: Some(why) } => {
                 let text = format!(
-                    "{serving} serves again in place of {trial}, whose probation ends without a verdict: {why}"
+                    "{serving} serves again in place of {candidate}, whose probation ends without a verdict: {why}"
                 );
                 // With another configuration, the source is looked at again.
                 self.told = Some(Told { text: text.clone(), failed: None });
@@ -231,31 +227,36 @@ impl Keeper {
     /// Keeps the component with this digest, which is proven, in the state folder.
     async fn keep(&mut self, digest: &str) {
         let candidate = self.candidate.take_if(|candidate| candidate.digest == digest);
-        let (Some(last_good), Some(Candidate { bytes, signature, .. })) = (&self.last_good, candidate) else { return };
-        if let Err(error) = last_good.keep(&bytes, signature.as_deref()).await {
-            let error = format!("{error:#}");
-            tracing::warn!(source = self.source, error, "the last good component is not kept; check --state-dir");
-        }
+        let (Some(state_folder), Some(Candidate { bytes, signature, .. })) = (&self.state_folder, candidate) else {
+            return;
+        };
+        let kept = state_folder.keep(&bytes, signature.as_deref()).await;
+        self.is_written(kept, "the last good component is not kept");
+    }
+
+    /// Whether something was written to the state folder. What does not work is told, with what follows from that.
+    pub(super) fn is_written(&self, written: anyhow::Result<()>, otherwise: &str) -> bool {
+        let told = |error: anyhow::Error| {
+            tracing::warn!(source = self.source, error = format!("{error:#}"), "{otherwise}; check --state-dir")
+        };
+        written.map_err(told).is_ok()
+    }
+
+    /// Which components are not taken again: the slot says so, and before there is one what is known from before.
+    pub(super) fn refused(&self) -> Cow<'_, Refusals> {
+        self.slot().map_or(Cow::Borrowed(&self.remembered.refused), |slot| Cow::Owned(slot.standing().refused))
     }
 
     /// Writes down what was refused, and what was proven. Returns whether that worked.
     pub(super) async fn remember(&mut self) -> bool {
-        let Some(last_good) = &self.last_good else { return true };
-        let written = last_good.remember(&self.remembered).await;
-        if let Err(error) = &written {
-            let error = format!("{error:#}");
-            tracing::warn!(
-                source = self.source,
-                error,
-                "what was refused and what was proven is not remembered; check --state-dir"
-            );
-        }
-        written.is_ok()
+        let Some(state_folder) = &self.state_folder else { return true };
+        let written = state_folder.remember(&self.remembered).await;
+        self.is_written(written, "what was refused and what was proven is not remembered")
     }
 
     /// Says that a component is not taken, once; the page always has the last reason.
     pub(super) async fn reject(&mut self, rejected: Rejected) {
-        let serving = self.slot().map(|slot| slot.view().serving);
+        let serving = self.serving();
         let is_serving = serving.is_some();
         let instead = serving.map_or_else(|| "nothing serves".to_owned(), |one| format!("{one} continues to serve"));
         let reason = format!("{:#}", rejected.error);
@@ -268,14 +269,14 @@ impl Keeper {
         let told = Told { text: without_request_ids(&text), failed };
         if self.told.as_ref().is_some_and(|before| before.text == told.text) {
             return self.shows(|known| {
-                if let Some(refused) = &mut known.refused {
+                if let Some(refused) = &mut known.not_taken {
                     refused.reason = reason;
                 }
             });
         }
         self.told = Some(told);
         self.audience.metrics.load(&self.source, "rejected", step.as_str());
-        self.shows(|known| known.refused = Some(NotTaken::now(step, rejected.digest, reason)));
+        self.shows(|known| known.not_taken = Some(NotTaken::now(step, rejected.digest, reason)));
         if is_serving {
             return self.tell(Severity::Warning, "ProviderRejected", text).await;
         }
@@ -293,11 +294,11 @@ impl Keeper {
 
     /// The source holds what serves.
     pub(super) fn is_as_before(&mut self) {
-        (self.tries, self.retry) = (0, None);
-        if let (Some(_), Some(serving)) = (self.told.take(), self.slot().map(|slot| slot.view().serving)) {
+        self.retry.end();
+        if let (Some(_), Some(serving)) = (self.told.take(), self.serving()) {
             tracing::info!(source = self.source, "the source holds what serves: {serving}");
         }
-        self.shows(|known| known.refused = None);
+        self.shows(|known| known.not_taken = None);
     }
 
     /// A line in the log, and an Event at the ConfigMap or the host's pod.
@@ -312,16 +313,6 @@ impl Keeper {
 
     async fn event(&mut self, severity: Severity, reason: &str, text: String) {
         self.audience.events.tell(&self.config.source, self.uid.as_deref(), severity, reason, text).await;
-    }
-}
-
-/// Who serves no longer.
-fn gone(transition: &Transition) -> Option<&Version> {
-    match transition {
-        Transition::Exchanged { before: gone }
-        | Transition::Returned { failed: gone, .. }
-        | Transition::Withdrawn { trial: gone, .. } => Some(gone),
-        Transition::Proven | Transition::Configured | Transition::Contested { .. } => None,
     }
 }
 

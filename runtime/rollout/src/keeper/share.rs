@@ -12,12 +12,13 @@ use super::{Keeper, MAX_DELAY};
 use crate::compare::naming;
 use crate::component::Component;
 use crate::gate::{self, Rejected, Step, Unpacked};
-use crate::last_good::{DIED, Remembered};
-use crate::ledger::{Counted, Entry, Judgement, Peers, PeersError};
+use crate::ledger::{Judgement, LedgerEntry, Peers, PeersError};
 use crate::release::{Release, Version};
-use crate::retry::delay;
+use crate::retry::{Retry, until};
 use crate::slot::{Refusals, Slot};
 use crate::source::Changes;
+use crate::state_folder::DIED;
+use crate::trust::Counted;
 
 /// Before the others are asked or told again, when the API server did not answer.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -32,7 +33,7 @@ pub(super) struct Share {
     /// Notices what they write.
     pub(super) changes: Changes,
     /// What they knew last.
-    pub(super) entry: Entry,
+    pub(super) entry: LedgerEntry,
     /// What they have not been told yet.
     untold: Vec<Judgement>,
     /// What this process tells as the leader; none when it does not lead, or is to tell all again.
@@ -47,16 +48,14 @@ pub(super) struct Share {
 struct Naming {
     /// Digest of the component.
     digest: String,
-    /// How often it could not tell.
-    tries: usize,
-    /// When it is asked; none when it has told, or makes no load balancers.
-    due: Option<Instant>,
+    /// When it is asked: not when it has told, or makes no load balancers.
+    question: Retry,
 }
 
 impl Share {
     /// `refused`: what this replica knows from before. It may have ended before it could tell the others.
     pub(super) fn new(peers: Arc<Peers>, source: &str, refused: &Refusals) -> Self {
-        let (changes, entry) = (peers.changes(), Entry::of(source));
+        let (changes, entry) = (peers.changes(), LedgerEntry::of(source));
         let untold = refused.iter().cloned().map(Judgement::Refused).collect();
         Self { peers, changes, entry, untold, naming: None, retry: None, trouble: None }
     }
@@ -68,7 +67,7 @@ impl Share {
             // Several are one: whoever looks sees all of it.
             () = changes.next() => while changes.next().now_or_never().is_some() {},
             () = peers.elected() => {}
-            () = tokio::time::sleep_until(retry.unwrap_or_else(Instant::now)), if retry.is_some() => {}
+            () = until(*retry) => {}
         }
     }
 
@@ -96,7 +95,7 @@ impl Share {
         }
         self.retry = match &heard {
             Err(error) => Some(Instant::now() + if error.is_for_the_operator() { MAX_DELAY } else { AGAIN }),
-            Ok(_) => self.naming.as_ref().and_then(|naming| naming.due),
+            Ok(_) => self.naming.as_ref().and_then(|naming| naming.question.due),
         };
         self.entry = heard?;
         self.untold.clear();
@@ -110,10 +109,10 @@ impl Share {
     }
 
     /// `leads`: the slot of a process that leads.
-    async fn talk<C: Component>(&mut self, leads: Option<&Slot<C>>) -> Result<Entry, PeersError> {
+    async fn talk<C: Component>(&mut self, leads: Option<&Slot<C>>) -> Result<LedgerEntry, PeersError> {
         if let Some(slot) = leads {
             if self.naming.is_none() {
-                // What the leader before has proven ends a trial here, and is not replaced by what was proven here before.
+                // What the leader before has proven ends a probation here, and is not replaced by what was proven here before.
                 self.peers.read().await?.tell(slot);
             }
             self.name(slot).await;
@@ -123,7 +122,7 @@ impl Share {
 
     /// Somebody has cleared the ConfigMap, or made it anew: a new pod would take what was refused here.
     fn tell_again<C: Component>(&mut self, slot: &Slot<C>) {
-        for refusal in slot.refused().iter() {
+        for refusal in slot.standing().refused.iter() {
             self.tell(Judgement::Refused(refusal.clone()));
         }
         self.naming = None;
@@ -135,26 +134,26 @@ impl Share {
     /// The leader publishes how its proven component names load balancers, so that a new pod refuses one that names them otherwise. It
     /// publishes the proof as well: a standby asks its own component too little to prove it.
     async fn name<C: Component>(&mut self, slot: &Slot<C>) {
-        let Release { component, version } = slot.last_good();
+        let Release { component, version } = slot.components().proven;
         if self.naming.as_ref().is_none_or(|naming| naming.digest != version.digest) {
             self.tell(Judgement::Proven(version.digest.clone()));
-            let due = component.has(Capability::LoadBalancers).then(Instant::now);
-            self.naming = Some(Naming { digest: version.digest.clone(), tries: 0, due });
+            let mut question = Retry::between(AGAIN, MAX_NAMING_DELAY);
+            if component.has(Capability::LoadBalancers) {
+                question.now();
+            }
+            self.naming = Some(Naming { digest: version.digest.clone(), question });
         }
-        let Some(naming) = self.naming.as_mut().filter(|naming| naming.due.is_some_and(|due| due <= Instant::now()))
-        else {
-            return;
-        };
+        let is_due = |naming: &&mut Naming| naming.question.due.is_some_and(|due| due <= Instant::now());
+        let Some(Naming { question, .. }) = self.naming.as_mut().filter(is_due) else { return };
         if let Some(name) = naming::naming(&*component).await {
-            naming.due = None;
+            question.due = None;
             self.tell(Judgement::Named(name));
             return;
         }
-        if naming.tries == 0 {
+        if question.tries == 0 {
             tracing::warn!(%version, "new pods do not know how the leader names load balancers: it cannot tell; it is asked again");
         }
-        naming.due = Some(Instant::now() + delay(AGAIN, MAX_NAMING_DELAY, naming.tries));
-        naming.tries += 1;
+        question.later();
     }
 }
 
@@ -164,23 +163,23 @@ impl Keeper {
         self.share.as_ref().map(|share| Arc::clone(&share.peers))
     }
 
-    /// A component that was on trial when the process before this one died is refused, unless it has proved itself elsewhere; once it is
+    /// A component that was on probation when the process before this one died is refused, unless it has proved itself elsewhere; once it is
     /// known what the others know.
     pub(super) async fn blame_the_dead(&mut self) {
-        let Some(last_good) = self.last_good.clone() else { return };
-        let Some(digest) = last_good.died_on_trial().await else { return };
+        let Some(state_folder) = self.state_folder.clone() else { return };
+        let Some(digest) = state_folder.died_on_probation().await else { return };
         if self.share.as_ref().is_some_and(|share| share.entry.proven.as_ref() == Some(&digest)) {
             tracing::info!(
                 source = self.source,
                 digest,
                 "the component that was on probation has proved itself at another replica"
             );
-            return last_good.end_trial().await;
+            return state_folder.end_probation().await;
         }
         tracing::warn!(source = self.source, digest, "a component is refused: {DIED}");
         let refusal = self.remembered.refused.refuse(&digest, DIED.to_owned());
         if self.remember().await {
-            last_good.end_trial().await;
+            state_folder.end_probation().await;
         }
         if let Some(share) = &mut self.share {
             share.tell(Judgement::Refused(refusal));
@@ -198,7 +197,7 @@ impl Keeper {
     pub(super) async fn listen(&mut self) {
         // Whoever leads has the last word on who is proven. The first component of a standby has none.
         if self.peers().is_some_and(|peers| peers.leads())
-            && let Some(version) = self.slot().map(|slot| slot.last_good().version)
+            && let Some(version) = self.slot().map(|slot| slot.standing().proven)
         {
             self.count(&version).await;
         }
@@ -209,7 +208,10 @@ impl Keeper {
         let untold = own.missing_in(&share.entry.counters);
         untold.iter().for_each(|counted| share.tell(Judgement::Counted(counted.clone())));
         let trouble = share.listen(self.place.as_ref().map(|place| &place.slot)).await.err();
-        let is_new = self.remembered.counters.merge(&share.entry.counters);
+        let mut is_new = self.remembered.counters.merge(&share.entry.counters);
+        for refusal in share.entry.refusals() {
+            is_new |= self.remembered.refused.add(refusal);
+        }
         let (own, _) = self.remembered.counters.split(&is_vouched);
         if own.missing_in(&share.entry.counters).iter().any(|lost| !untold.contains(lost)) {
             // Somebody has cleared the ConfigMap, or made it anew: a new pod would take what is older.
@@ -249,9 +251,8 @@ impl Keeper {
     ///
     /// The same.
     pub(super) fn not_older(&self, new: &Unpacked) -> Result<(), Rejected> {
-        let Remembered { counters, refused, .. } = &self.remembered;
-        let (vouched, _) = counters.split(self.config.trust.vouches());
-        gate::not_older(&self.config, new, &vouched, refused)
+        let (vouched, _) = self.remembered.counters.split(self.config.trust.vouches());
+        gate::not_older(&self.config, new, &vouched, &self.refused())
     }
 
     /// Takes the word of the others before there is a slot. Returns how the one that leads names load balancers.
@@ -264,9 +265,6 @@ impl Keeper {
         self.listen().await;
         self.heard()?;
         let Some(Share { entry, .. }) = &self.share else { return Ok(None) };
-        for refusal in entry.refusals() {
-            self.remembered.refused.add(refusal);
-        }
         Ok(entry.naming.clone())
     }
 
@@ -293,22 +291,22 @@ impl Keeper {
         }
     }
 
-    /// Whether the process is to end: its first component, which had no trial, was refused elsewhere and is the proven one still, and another
+    /// Whether the process is to end: its first component, which had no probation, was refused elsewhere and is the proven one still, and another
     /// replica leads. Nothing is lost then when this process begins anew and waits for a better one. Asked again until then.
     pub(super) async fn gives_way(&mut self) -> bool {
         self.contest = None;
         let (Some(slot), Some(peers)) = (self.slot().cloned(), self.peers()) else { return false };
         let first = self.first.clone();
-        let is_contested = || first.as_ref() == Some(&slot.view().proven.digest);
+        let is_contested = || first.as_ref() == Some(&slot.standing().proven.digest);
         if !is_contested() || peers.leads() {
             return false;
         }
         let other = peers.other().await.ok().flatten();
-        let view = slot.view();
+        let standing = slot.standing();
         match other {
             // A leader that has died may still be named by its Lease, and this process be the only one to follow it.
-            Some((leader, true)) if is_contested() && !view.is_on_trial => {
-                let first = &view.proven;
+            Some((leader, true)) if is_contested() && !standing.is_on_probation() => {
+                let first = &standing.proven;
                 tracing::error!(
                     source = self.source,
                     leader,
@@ -324,24 +322,18 @@ impl Keeper {
         false
     }
 
-    /// Notes in the state folder who is on trial now.
-    pub(super) async fn note_trial_of_now(&mut self) {
-        let view = self.slot().map(|slot| slot.view()).filter(|view| view.is_on_trial);
-        self.note_trial(view.map(|view| view.serving.digest.clone())).await;
+    /// Notes in the state folder who is on probation now.
+    pub(super) async fn note_probation_of_now(&mut self) {
+        let candidate = self.slot().and_then(|slot| slot.standing().candidate);
+        self.note_probation(candidate.map(|candidate| candidate.digest.clone())).await;
     }
 
-    /// Notes in the state folder that the component with this digest is on trial; none is where there is no digest.
-    pub(super) async fn note_trial(&mut self, digest: Option<String>) {
-        let Some(last_good) = &self.last_good else { return };
-        let Some(digest) = digest else { return last_good.end_trial().await };
-        if let Err(error) = last_good.begin_trial(&digest).await {
-            let (source, error) = (self.source.as_str(), format!("{error:#}"));
-            tracing::warn!(
-                source,
-                error,
-                "a death of the process will not count against the component on probation; check --state-dir"
-            );
-        }
+    /// Notes in the state folder that the component with this digest is on probation; none is where there is no digest.
+    pub(super) async fn note_probation(&mut self, digest: Option<String>) {
+        let Some(state_folder) = &self.state_folder else { return };
+        let Some(digest) = digest else { return state_folder.end_probation().await };
+        let noted = state_folder.begin_probation(&digest).await;
+        self.is_written(noted, "a death of the process will not count against the component on probation");
     }
 }
 

@@ -25,11 +25,11 @@ use prometheus_client::registry::Registry;
 use super::*;
 use crate::config::ProviderRecord;
 use crate::context::{ProcessSecrets, SharedContext};
-use crate::last_good::Trials;
 use crate::ledger::peers::tests::{Server, Shared, client, settings};
 use crate::pipeline::Listeners;
 use crate::preflight;
 use crate::slot::Refusals;
+use crate::state_folder::ProbationFiles;
 use crate::status::ProviderStatuses;
 
 /// Hears nothing.
@@ -103,7 +103,7 @@ async fn keepers_of(
         tokio::spawn(writer.run(CancellationToken::new()));
     }
     let sandbox = preflight::sandbox(&configs[0]).unwrap();
-    let surroundings = Surroundings::new(sandbox, client, shared, listeners, depends, None, Trials::default());
+    let surroundings = Surroundings::new(sandbox, client, shared, listeners, depends, None, ProbationFiles::default());
     let settings = KeeperSettings {
         poll: Duration::from_secs(1),
         settle: Duration::ZERO,
@@ -137,7 +137,7 @@ fn file(state: &Path, ending: &str) -> Option<Vec<u8>> {
 /// Whoever is killed by the first call of a component has noted before who that was; whoever is killed while the component is kept,
 /// which takes a while, blames nobody any more.
 #[tokio::test]
-async fn who_is_on_trial_is_noted_before_it_serves_and_no_longer_when_it_is_proven() {
+async fn who_is_on_probation_is_noted_before_it_serves_and_no_longer_when_it_is_proven() {
     let folder = tempfile::tempdir().unwrap();
     let (source, state) = (folder.path().join("p.wasm"), folder.path().join("state"));
     std::fs::write(&source, version("1")).unwrap();
@@ -154,14 +154,14 @@ async fn who_is_on_trial_is_noted_before_it_serves_and_no_longer_when_it_is_prov
         file(&state, "trial")
     };
     let ((), noted) = tokio::join!(keeper.look(), noted_at_the_exchange);
-    let view = slot.view();
-    assert_eq!((view.serving.version.as_str(), view.is_on_trial), ("2", true));
+    let standing = slot.standing();
+    assert_eq!((standing.serving().version.as_str(), standing.is_on_probation()), ("2", true));
     let noted = String::from_utf8(noted.expect("it served before that was noted")).unwrap();
-    assert!(noted.contains(&view.serving.digest), "{noted}");
+    assert!(noted.contains(&standing.serving().digest), "{noted}");
 
     let node = Node { name: "n1".to_owned(), ..Node::default() };
     slot.find(vec![node], Need::Existence).await.unwrap();
-    assert!(!slot.view().is_on_trial && file(&state, "trial").is_some(), "nobody has told the keeper yet");
+    assert!(!slot.standing().is_on_probation() && file(&state, "trial").is_some(), "nobody has told the keeper yet");
     let mut proves = std::pin::pin!(keeper.catch_up());
     while futures::poll!(&mut proves).is_pending() {
         let is_kept = file(&state, "wasm") == Some(version("2"));
@@ -195,12 +195,12 @@ async fn who_is_proven_in_the_moment_of_the_exchange_is_kept_and_the_next_one_is
         }
         let node = Node { name: "n1".to_owned(), ..Node::default() };
         slot.find(vec![node], Need::Existence).await.unwrap();
-        assert_eq!((slot.view().proven.version.as_str(), slot.view().is_on_trial), ("2", false));
+        assert_eq!((slot.standing().proven.version.as_str(), slot.standing().is_on_probation()), ("2", false));
         look.await;
     }
-    assert_eq!((slot.view().serving.version.as_str(), slot.view().is_on_trial), ("2", false));
+    assert_eq!((slot.standing().serving().version.as_str(), slot.standing().is_on_probation()), ("2", false));
     assert_eq!((file(&state, "trial"), file(&state, "wasm")), (None, Some(version("2"))));
-    assert!(keeper.retry.is_some(), "nobody looks at what the source holds");
+    assert!(keeper.retry.due.is_some(), "nobody looks at what the source holds");
 
     let mut generations = slot.generations();
     generations.mark_unchanged();
@@ -209,10 +209,10 @@ async fn who_is_proven_in_the_moment_of_the_exchange_is_kept_and_the_next_one_is
         file(&state, "trial")
     };
     let ((), noted) = tokio::join!(keeper.look(), noted_at_the_exchange);
-    let view = slot.view();
-    assert_eq!((view.serving.version.as_str(), view.proven.version.as_str()), ("3", "2"));
+    let standing = slot.standing();
+    assert_eq!((standing.serving().version.as_str(), standing.proven.version.as_str()), ("3", "2"));
     let noted = String::from_utf8(noted.expect("it served without a note")).unwrap();
-    assert!(noted.contains(&view.serving.digest), "{noted}");
+    assert!(noted.contains(&standing.serving().digest), "{noted}");
 }
 
 /// A component in the gate waited for as long as the API server did not say what other replicas knew.
@@ -238,7 +238,7 @@ async fn the_gate_goes_on_while_peers_are_heard() {
     assert_eq!((begun.elapsed(), server.lock().reads), (ended, 1), "nobody waits for more");
 }
 
-/// It fell back on what the source held, which has no trial as the first one.
+/// It fell back on what the source held, which has no probation as the first one.
 #[tokio::test]
 async fn a_last_good_component_waits_until_the_others_answer_and_no_untried_one_takes_its_place() {
     let folder = tempfile::tempdir().unwrap();
@@ -253,7 +253,7 @@ async fn a_last_good_component_waits_until_the_others_answer_and_no_untried_one_
         server.lock().failing_reads = failing.clone();
         let mut keeper = keeper(&source, &state, Some(&server)).await;
         let slot = keeper.bootstrap().await.unwrap();
-        assert_eq!(slot.view().serving.version, "1", "{failing:?}");
+        assert_eq!(slot.standing().serving().version, "1", "{failing:?}");
     }
 }
 
@@ -298,8 +298,8 @@ async fn the_page_never_says_of_two_moments_who_serves_and_who_is_refused() {
     assert_eq!(look(&mut keeper).await, [serves("2", 2, Some("parse")), serves("1", 3, None)]);
     std::fs::write(&source, version("2")).unwrap();
     look(&mut keeper).await;
-    slot.peer_refused(Refusals::default().refuse(&slot.view().serving.digest, "it lied".to_owned()));
-    assert_eq!((slot.view().generation, says()), (5, serves("2", 4, None)), "nobody has told the keeper yet");
+    slot.peer_refused(Refusals::default().refuse(&slot.standing().serving().digest, "it lied".to_owned()));
+    assert_eq!((slot.standing().generation, says()), (5, serves("2", 4, None)), "nobody has told the keeper yet");
     keeper.catch_up().await;
     assert_eq!(says(), serves("1", 5, Some("probation")));
 }

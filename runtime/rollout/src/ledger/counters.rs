@@ -3,23 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::slot::Refusals;
-use crate::trust::Signed;
+use crate::trust::Counted;
 
 /// Most that are remembered of a name. The highest one counts; those below it, when that was refused afterwards.
 const MOST: usize = 4;
 /// Most names: more than one there are only after a change of the provider.
 const MOST_NAMES: usize = 8;
-
-/// A signed component that was proven.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Counted {
-    /// As it was signed.
-    #[serde(flatten)]
-    pub(crate) signed: Signed,
-    /// `sha256:…` of the unpacked component.
-    pub(crate) digest: String,
-}
 
 /// The highest counters, the highest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,6 +74,7 @@ impl Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trust::Signed;
 
     fn counted(name: &str, counter: u64, digest: &str) -> Counted {
         Counted { signed: Signed::new(name, counter), digest: digest.into() }
@@ -108,7 +98,7 @@ mod tests {
         assert_eq!(highest(&counters, None, &nobody), Some(9), "of whoever does not say who it is");
     }
 
-    /// A replica whose trial a component had passed by luck once kept all others from the one before.
+    /// A replica whose probation a component had passed by luck once kept all others from the one before.
     #[test]
     fn the_counter_of_a_component_that_was_refused_afterwards_does_not_count() {
         let (mut counters, mut refused) = (Counters::default(), Refusals::default());

@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{Entry, Judgement};
+use super::{Judgement, LedgerEntry};
 use crate::retry::backoff;
 use crate::source::{Changes, Source};
 use crate::trust::Trust;
@@ -177,7 +177,7 @@ impl Peers {
     /// # Errors
     ///
     /// See [`PeersError`].
-    pub(crate) async fn read(&self) -> Result<Entry, PeersError> {
+    pub(crate) async fn read(&self) -> Result<LedgerEntry, PeersError> {
         self.fetch().await.map(|(entry, _)| entry)
     }
 
@@ -187,7 +187,7 @@ impl Peers {
     /// # Errors
     ///
     /// See [`PeersError`].
-    pub(crate) async fn tell(&self, judgements: &[Judgement]) -> Result<Entry, PeersError> {
+    pub(crate) async fn tell(&self, judgements: &[Judgement]) -> Result<LedgerEntry, PeersError> {
         for delay in backoff(Duration::from_millis(20), MAX_DELAY).take(ATTEMPTS) {
             let (mut entry, version) = self.fetch().await?;
             let news = judgements.iter().filter(|one| entry.note(one)).count();
@@ -272,12 +272,12 @@ impl Peers {
     }
 
     /// The entry, and the version of the ConfigMap that it stands in.
-    async fn fetch(&self) -> Result<(Entry, Option<String>), PeersError> {
+    async fn fetch(&self) -> Result<(LedgerEntry, Option<String>), PeersError> {
         let maps = self.maps();
         let map = self.asked("to get", &self.place(), maps.get_opt(CONFIG_MAP)).await?;
         let map = map.ok_or_else(|| PeersError::Missing(self.settings.namespace.clone()))?;
         let text = map.data.as_ref().and_then(|data| data.get(&self.key));
-        let entry = match text.map(|text| serde_json::from_str::<Entry>(text)) {
+        let entry = match text.map(|text| serde_json::from_str::<LedgerEntry>(text)) {
             Some(Ok(mut entry)) if entry.source == self.source => {
                 entry.believe(self.trust.vouches());
                 entry
@@ -285,9 +285,9 @@ impl Peers {
             Some(Err(error)) => {
                 let (place, key) = (self.place(), self.key.as_str());
                 tracing::warn!(place, key, %error, "an entry that cannot be read counts for nothing");
-                Entry::of(&self.source)
+                LedgerEntry::of(&self.source)
             }
-            _ => Entry::of(&self.source),
+            _ => LedgerEntry::of(&self.source),
         };
         Ok((entry, map.metadata.resource_version))
     }

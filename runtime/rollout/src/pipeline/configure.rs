@@ -10,10 +10,10 @@ use crate::config::ProviderConfig;
 use crate::context;
 use crate::gate::{self, Rejected, Step};
 use crate::release::Release;
-use crate::slot::Stands;
+use crate::slot::SlotStanding;
 use crate::slot::state::Reconfigured;
 
-/// What becomes of a component on trial that does not answer from another configuration for now.
+/// What becomes of a component on probation that does not answer from another configuration for now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
     /// The configuration waits until it does.
@@ -26,13 +26,13 @@ pub(crate) enum Patience {
 pub(crate) struct NotConfigured {
     /// The step that the other one did not pass.
     pub(crate) rejected: Rejected,
-    /// It waits for an answer of the one on trial: the proven one passes with it.
-    pub(crate) waits_for_trial: bool,
+    /// It waits for an answer of the one on probation: the proven one passes with it.
+    pub(crate) waits_for_candidate: bool,
 }
 
 impl From<Rejected> for NotConfigured {
     fn from(rejected: Rejected) -> Self {
-        Self { rejected, waits_for_trial: false }
+        Self { rejected, waits_for_candidate: false }
     }
 }
 
@@ -40,7 +40,7 @@ impl Surroundings {
     /// The components of a slot with what the files say now; none where the files changed meanwhile. Nothing of a configuration that is
     /// refused stays, and the providers that there are, are not touched.
     ///
-    /// The proven one comes first: it is known, so that what goes wrong is the configuration's fault. The one on trial is compared with that,
+    /// The proven one comes first: it is known, so that what goes wrong is the configuration's fault. The one on probation is compared with that,
     /// since both are to answer from one configuration. Where it fails, that is its own fault, and it has to go through the whole gate again.
     /// Should it only not answer, `patience` says whether that is waited for: then both keep what they have.
     ///
@@ -50,32 +50,34 @@ impl Surroundings {
     pub(crate) async fn configure(
         &self,
         config: &ProviderConfig,
-        stands: &Stands<Provider>,
+        stands: &SlotStanding<Release<Provider>>,
         patience: Patience,
     ) -> Result<Option<Reconfigured<Provider>>, NotConfigured> {
         let old = &stands.proven;
         let proven = self.with_files(config, old, &old.component).await;
-        let with = match (&stands.trial, proven) {
-            (None, proven) => Reconfigured { proven: Some(proven?), trial: None },
-            (Some(trial), Ok(proven)) => {
-                let tried = match self.with_files(config, trial, &proven.component).await {
+        let with = match (&stands.candidate, proven) {
+            (None, proven) => Reconfigured { proven: Some(proven?), candidate: None },
+            (Some(candidate), Ok(proven)) => {
+                let tried = match self.with_files(config, candidate, &proven.component).await {
                     Err(mut rejected) if patience == Patience::Waits && rejected.is_passing() => {
-                        rejected.error = rejected.error.context(format!("{}, which is on probation", trial.version));
-                        return Err(NotConfigured { rejected, waits_for_trial: true });
+                        rejected.error =
+                            rejected.error.context(format!("{}, which is on probation", candidate.version));
+                        return Err(NotConfigured { rejected, waits_for_candidate: true });
                     }
                     tried => tried.map_err(|Rejected { step, error, .. }| {
                         format!("it does not pass the gate with the changed configuration (step {step}): {error:#}")
                     }),
                 };
-                Reconfigured { proven: Some(proven), trial: Some(tried) }
+                Reconfigured { proven: Some(proven), candidate: Some(tried) }
             }
             // It came with a configuration that the proven one cannot do with, and so does the next one.
-            (Some(trial), Err(_)) if stands.is_apart && !config.is_in_use(&trial.component) => {
-                Reconfigured { proven: None, trial: Some(Ok(self.with_files(config, trial, &old.component).await?)) }
-            }
+            (Some(candidate), Err(_)) if stands.is_apart && !config.is_in_use(&candidate.component) => Reconfigured {
+                proven: None,
+                candidate: Some(Ok(self.with_files(config, candidate, &old.component).await?)),
+            },
             (Some(_), Err(rejected)) => return Err(rejected.into()),
         };
-        let all = || with.proven.iter().chain(with.trial.iter().flatten());
+        let all = || with.proven.iter().chain(with.candidate.iter().flatten());
         // Both read the files, one after the other.
         if !all().all(|one| config.is_in_use(&one.component)) {
             return Ok(None);
@@ -88,7 +90,7 @@ impl Surroundings {
         Ok(Some(with))
     }
 
-    /// Whether what passed the gate would pass it still. `proven` and `trial` are those that got another configuration.
+    /// Whether what passed the gate would pass it still. `stands`: those that got another configuration.
     ///
     /// # Errors
     ///
@@ -96,11 +98,11 @@ impl Surroundings {
     pub(crate) fn still_configured(
         &self,
         config: &ProviderConfig,
-        (proven, trial): (&Release<Provider>, Option<&Release<Provider>>),
+        stands: &SlotStanding<Release<Provider>>,
         with: &Reconfigured<Provider>,
     ) -> Result<(), NotConfigured> {
-        let tried = with.trial.iter().flatten();
-        let mut pairs = std::iter::once(proven).zip(&with.proven).chain(trial.into_iter().zip(tried));
+        let tried = with.candidate.iter().flatten();
+        let mut pairs = std::iter::once(&stands.proven).zip(&with.proven).chain(stands.candidate.iter().zip(tried));
         pairs
             .try_for_each(|(old, new)| self.still_offers(config, &old.component, &new.component))
             .map_err(|error| Rejected::at(Step::Identity, error).into())

@@ -13,7 +13,7 @@ fn noise(size: usize) -> Vec<u8> {
 fn unpacked(bytes: &[u8], signature: Option<&[u8]>) -> Unpacked {
     let digest = format!("sha256:{:x}", Sha256::digest(bytes));
     let signature = signature.map(<[u8]>::to_vec);
-    Unpacked { bytes: bytes.to_vec(), digest, signature, signed: None, is_last_good: false }
+    Unpacked { bytes: bytes.to_vec(), digest, signature, signed: None, is_stored: false }
 }
 
 /// A ConfigMap with these keys, in `binaryData`.

@@ -1,4 +1,4 @@
-//! Load balancers during a trial. Nothing is deleted, and nothing is made a second time, on the word of a new component alone.
+//! Load balancers during a probation. Nothing is deleted, and nothing is made a second time, on the word of a new component alone.
 //!
 //! | call | before it | afterwards |
 //! |---|---|---|
@@ -10,13 +10,13 @@
 //!
 //! The witness is asked anew, with an empty cache, before a difference counts: it may know what was before. Where it cannot tell whether there is
 //! a load balancer that the new one does not find, the call fails with its failure and is made again later: an outage proves nothing and
-//! costs nothing. Another name ends the trial at once; other differences add up.
+//! costs nothing. Another name ends the probation at once; other differences add up.
 
 use std::sync::Arc;
 
 use ccm_cloud::{
-    Answer, Backend, Descriptor, Failure, Ingress, LoadBalancers, Mark, Outcome, Problem, Reaction, Service, Standing,
-    Wish,
+    Backend, CallFuture, Descriptor, Failure, Ingress, LoadBalancers, Mark, Outcome, Problem, Reaction, Service,
+    Standing, Wish,
 };
 
 use super::handle::{Handle, is_suspect};
@@ -29,16 +29,18 @@ const UPDATE: &str = "load-balancers.update-backends";
 const DELETE: &str = "load-balancers.ensure-deleted";
 const GET: &str = "load-balancers.get";
 const NOT_FOUND: &str = "it does not find the load balancer, which the last good one finds";
+const GET_MARK: &str = "load-balancers.get-mark";
+const OF_ANOTHER: &str = "it says of a load balancer that it is another Service's than the last good one says";
 const SURVEY: &str = "load-balancer-survey.survey";
 
-/// Whether an answer counts for the trial.
+/// Whether an answer counts for the probation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Proof {
     /// It came from the cloud.
     Counts,
     /// Only computed: that it fails counts.
     Computed,
-    /// Of the admission webhook: whoever may write Services could prove a component with dry runs, or end its trial.
+    /// Of the admission webhook: whoever may write Services could prove a component with dry runs, or end its probation.
     None,
 }
 
@@ -46,12 +48,12 @@ enum Proof {
 type Judged<T> = (Result<T, Failure>, bool);
 
 impl<C: Component> Handle<C> {
-    /// The answer to a question that changes nothing, which counts for the trial as `proof` says.
+    /// The answer to a question that changes nothing, which counts for the probation as `proof` says.
     async fn ask<'a, T: Send + 'a>(
         &'a self,
         function: &'static str,
         proof: Proof,
-        question: impl for<'p> Fn(&'p C) -> Answer<'p, Result<T, Failure>> + Send + Sync + 'a,
+        question: impl for<'p> Fn(&'p C) -> CallFuture<'p, Result<T, Failure>> + Send + Sync + 'a,
     ) -> Result<T, Failure> {
         let Some(probation) = self.probation() else { return question(self.provider()).await };
         let answer = self.answered(function, proof, question, probation).await.map_or_else(|instead| instead, Ok);
@@ -59,21 +61,7 @@ impl<C: Component> Handle<C> {
         answer
     }
 
-    /// The same for what there is. `confirm`: what comes of an answer of the new component when the witness is asked as well.
-    async fn look<'a, T: Send + 'a>(
-        &'a self,
-        function: &'static str,
-        question: impl for<'p> Fn(&'p C) -> Answer<'p, Result<T, Failure>> + Send + Sync + 'a,
-        confirm: impl FnOnce(T, &'a Probation<C>) -> Answer<'a, Judged<T>> + Send + 'a,
-    ) -> Result<T, Failure> {
-        let Some(probation) = self.probation() else { return question(self.provider()).await };
-        let judged = match self.answered(function, Proof::Counts, question, probation).await {
-            Ok(answer) => confirm(answer, probation).await,
-            Err(instead) => (instead, false),
-        };
-        self.counted(judged, probation)
-    }
-
+    /// What is answered to a question about what there is, once the witness was asked as well.
     fn counted<T>(&self, (answer, is_good): Judged<T>, probation: &Probation<C>) -> Result<T, Failure> {
         if is_good {
             probation.answers_well();
@@ -91,11 +79,11 @@ impl<C: Component> Handle<C> {
         &'a self,
         function: &'static str,
         proof: Proof,
-        question: impl for<'p> Fn(&'p C) -> Answer<'p, Result<T, Failure>> + Send + Sync + 'a,
+        question: impl for<'p> Fn(&'p C) -> CallFuture<'p, Result<T, Failure>> + Send + Sync + 'a,
         probation: &'a Probation<C>,
     ) -> Result<T, Result<T, Failure>> {
         let ask_witness = || question(&probation.witness);
-        let Some(answer) = self.unless_refused(question(self.provider())).await else {
+        let Some(answer) = self.unless_taken_back(question(self.provider())).await else {
             return Err(ask_witness().await);
         };
         let failure = match answer {
@@ -135,6 +123,23 @@ impl<C: Component> Handle<C> {
             Err(failure) if failure.reaction != Reaction::Unsupported => (Err(undecided(failure)), false),
             // It never had to do with load balancers.
             Ok(None) | Err(_) => (Ok(None), true),
+        }
+    }
+
+    /// Whose a load balancer is: both must say the same.
+    async fn mark<'a>(&'a self, service: Service, probation: &'a Probation<C>) -> Judged<Option<Mark>> {
+        let asked = service.clone();
+        let mark = match self.answered(GET_MARK, Proof::Counts, move |one| one.get_mark(asked.clone()), probation).await
+        {
+            Ok(mark) => mark,
+            Err(instead) => return (instead, false),
+        };
+        let whose = |mark: &Option<Mark>| mark.as_ref().map(|mark| mark.uid.clone());
+        match probation.witness.get_mark(service).await {
+            // Whoever believed it would take the load balancer of another Service, or delete it.
+            Ok(known) if whose(&known) != whose(&mark) => (Err(probation.differs(GET_MARK, OF_ANOTHER)), false),
+            Err(failure) if failure.reaction != Reaction::Unsupported => (Err(undecided(failure)), false),
+            Ok(_) | Err(_) => (Ok(mark), true),
         }
     }
 
@@ -185,22 +190,22 @@ impl<C: Component> Handle<C> {
         Some(probation.differs(ENSURE, what))
     }
 
-    /// A call that changes a load balancer. It is not given up when its component fails its trial: what it has sent cannot be taken back,
+    /// A call that changes a load balancer. It is not given up when its component fails its probation: what it has sent cannot be taken back,
     /// and whoever did it again at once may not see it yet.
     async fn change(
         &self,
         function: &'static str,
         service: Service,
-        work: impl for<'p> FnOnce(&'p C, Service) -> Answer<'p, Outcome> + Send,
+        work: impl for<'p> FnOnce(&'p C, Service) -> CallFuture<'p, Outcome> + Send,
     ) -> Outcome {
         let Some(probation) = self.probation() else { return work(self.provider(), service).await };
-        if let Some(failure) = self.refused() {
+        if let Some(failure) = self.if_taken_back() {
             return Outcome::failed(failure);
         }
         let is_watched = function != UPDATE;
         let agreed = async { if is_watched { self.agreed(function, &service, probation).await } else { Ok(()) } };
-        // It may fail its trial meanwhile.
-        let agreed = self.unless_refused(agreed).await.unwrap_or_else(|| Err(self.taken_back()));
+        // It may fail its probation meanwhile.
+        let agreed = self.unless_taken_back(agreed).await.unwrap_or_else(|| Err(self.taken_back()));
         let outcome = match agreed {
             Err(failure) => Outcome::failed(failure),
             Ok(()) => {
@@ -257,15 +262,15 @@ impl<C: Component> LoadBalancers for Handle<C> {
         self.provider().configuration()
     }
 
-    fn name(&self, service: Service) -> Answer<'_, Result<String, Failure>> {
+    fn name(&self, service: Service) -> CallFuture<'_, Result<String, Failure>> {
         Box::pin(self.ask("load-balancers.name", Proof::Computed, move |one| one.name(service.clone())))
     }
 
-    fn locks(&self, service: Service) -> Answer<'_, Result<Vec<String>, Failure>> {
+    fn locks(&self, service: Service) -> CallFuture<'_, Result<Vec<String>, Failure>> {
         Box::pin(self.ask("load-balancers.locks", Proof::Computed, move |one| one.locks(service.clone())))
     }
 
-    fn get(&self, service: Service) -> Answer<'_, Result<Option<Vec<Ingress>>, Failure>> {
+    fn get(&self, service: Service) -> CallFuture<'_, Result<Option<Vec<Ingress>>, Failure>> {
         Box::pin(async move {
             let Some(probation) = self.probation() else { return self.provider().get(service).await };
             let found = self.places(service, probation).await;
@@ -273,49 +278,33 @@ impl<C: Component> LoadBalancers for Handle<C> {
         })
     }
 
-    fn get_mark(&self, service: Service) -> Answer<'_, Result<Option<Mark>, Failure>> {
-        const GET_MARK: &str = "load-balancers.get-mark";
-        let asked = service.clone();
-        Box::pin(self.look(
-            GET_MARK,
-            move |one| one.get_mark(asked.clone()),
-            |mark, probation| {
-                Box::pin(async move {
-                    let whose = |mark: &Option<Mark>| mark.as_ref().map(|mark| mark.uid.clone());
-                    match probation.witness.get_mark(service).await {
-                        // Whoever believed it would take the load balancer of another Service, or delete it.
-                        Ok(known) if whose(&known) != whose(&mark) => {
-                            let what =
-                                "it says of a load balancer that it is another Service's than the last good one says";
-                            (Err(probation.differs(GET_MARK, what)), false)
-                        }
-                        Err(failure) if failure.reaction != Reaction::Unsupported => (Err(undecided(failure)), false),
-                        Ok(_) | Err(_) => (Ok(mark), true),
-                    }
-                })
-            },
-        ))
+    fn get_mark(&self, service: Service) -> CallFuture<'_, Result<Option<Mark>, Failure>> {
+        Box::pin(async move {
+            let Some(probation) = self.probation() else { return self.provider().get_mark(service).await };
+            let mark = self.mark(service, probation).await;
+            self.counted(mark, probation)
+        })
     }
 
-    fn ensure(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
+    fn ensure(&self, service: Service, backends: Arc<[Backend]>) -> CallFuture<'_, Outcome> {
         Box::pin(self.change(ENSURE, service, move |one, service| one.ensure(service, backends)))
     }
 
-    fn ensure_unhurried(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
+    fn ensure_unhurried(&self, service: Service, backends: Arc<[Backend]>) -> CallFuture<'_, Outcome> {
         Box::pin(self.change(ENSURE, service, move |one, service| one.ensure_unhurried(service, backends)))
     }
 
-    fn update_backends(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
+    fn update_backends(&self, service: Service, backends: Arc<[Backend]>) -> CallFuture<'_, Outcome> {
         Box::pin(self.change(UPDATE, service, move |one, service| one.update_backends(service, backends)))
     }
 
-    fn delete(&self, service: Service) -> Answer<'_, Outcome> {
+    fn delete(&self, service: Service) -> CallFuture<'_, Outcome> {
         Box::pin(self.change(DELETE, service, |one, service| one.delete(service)))
     }
 
-    fn orphan(&self, service: Service) -> Answer<'_, Result<Vec<String>, Failure>> {
+    fn orphan(&self, service: Service) -> CallFuture<'_, Result<Vec<String>, Failure>> {
         Box::pin(async move {
-            if let Some(failure) = self.refused() {
+            if let Some(failure) = self.if_taken_back() {
                 return Err(failure);
             }
             let answer = self.provider().orphan(service).await;
@@ -329,7 +318,7 @@ impl<C: Component> LoadBalancers for Handle<C> {
         service: Service,
         before: Option<Service>,
         online: bool,
-    ) -> Answer<'_, Result<Vec<Problem>, Failure>> {
+    ) -> CallFuture<'_, Result<Vec<Problem>, Failure>> {
         Box::pin(self.ask("load-balancers.validate", Proof::None, move |one| {
             one.validate(service.clone(), before.clone(), online)
         }))
@@ -343,13 +332,22 @@ impl<C: Component> LoadBalancers for Handle<C> {
         self.provider().surveys()
     }
 
-    fn survey(&self, backends: Arc<[Backend]>, wishes: Vec<Wish>) -> Answer<'_, Result<Vec<Standing>, Failure>> {
-        let (asked, among) = (wishes.clone(), Arc::clone(&backends));
-        Box::pin(self.look(
-            SURVEY,
-            move |one| one.survey(Arc::clone(&among), asked.clone()),
-            |standings, probation| Box::pin(looked_for(standings, wishes, backends, probation)),
-        ))
+    fn survey(&self, backends: Arc<[Backend]>, wishes: Vec<Wish>) -> CallFuture<'_, Result<Vec<Standing>, Failure>> {
+        Box::pin(async move {
+            let Some(probation) = self.probation() else { return self.provider().survey(backends, wishes).await };
+            let (asked, among) = (wishes.clone(), Arc::clone(&backends));
+            let answer = self.answered(
+                SURVEY,
+                Proof::Counts,
+                move |one| one.survey(Arc::clone(&among), asked.clone()),
+                probation,
+            );
+            let standings = match answer.await {
+                Ok(standings) => looked_for(standings, wishes, backends, probation).await,
+                Err(instead) => (instead, false),
+            };
+            self.counted(standings, probation)
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! One component for one piece of work, from the first question to the record of what was done.
 //!
-//! While it is on trial, the proven one is asked too where the new one fails, or says that a machine is absent: that answer is given, and the
+//! While it is on probation, the proven one is asked too where the new one fails, or says that a machine is absent: that answer is given, and the
 //! difference counts against the new one. Work on the whole cluster is compared only where the new one fails. What load balancers need
 //! beyond that is in [`super::balancers`].
 
@@ -9,14 +9,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ccm_cloud::{
-    Answer, Cluster, Descriptor, Failure, FindError, Finding, Instances, LoadBalancers, Need, Node, Reaction, Service,
+    CallFuture, Cluster, Descriptor, Failure, FindError, Finding, Instances, LoadBalancers, Need, Node, Reaction,
+    Service,
 };
 
 use super::probation::Probation;
 use super::{Serving, Slot};
 use crate::component::{Component, Reconciled};
 
-/// The component that served when a piece of work began. Should it fail its trial meanwhile, it is asked nothing more: calls fail with
+/// The component that served when a piece of work began. Should it fail its probation meanwhile, it is asked nothing more: calls fail with
 /// [`Reaction::Retry`], and the work begins anew with the one that returned.
 pub struct Handle<C> {
     pub(super) slot: Slot<C>,
@@ -39,8 +40,8 @@ impl<C: Component> Handle<C> {
     }
 
     /// What is answered in place of a component that is not to change anything any more.
-    pub(super) fn refused(&self) -> Option<Failure> {
-        self.serving.refused.borrow().then(|| self.taken_back())
+    pub(super) fn if_taken_back(&self) -> Option<Failure> {
+        self.serving.is_taken_back.borrow().then(|| self.taken_back())
     }
 
     pub(super) fn taken_back(&self) -> Failure {
@@ -51,11 +52,11 @@ impl<C: Component> Handle<C> {
         )
     }
 
-    /// The answer to `work`, which changes nothing; none when the component fails its trial meanwhile: questions that hang on it would
+    /// The answer to `work`, which changes nothing; none when the component fails its probation meanwhile: questions that hang on it would
     /// hang for as long as they may, one after the other.
-    pub(super) async fn unless_refused<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        let mut refused = self.serving.refused.subscribe();
-        if *refused.borrow_and_update() {
+    pub(super) async fn unless_taken_back<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut taken_back = self.serving.is_taken_back.subscribe();
+        if *taken_back.borrow_and_update() {
             return None;
         }
         let mut work = pin!(work);
@@ -63,7 +64,7 @@ impl<C: Component> Handle<C> {
             biased;
             done = &mut work => Some(done),
             // An error means that nobody can fail any more, which `serving` prevents.
-            _ = refused.wait_for(|refused| *refused) => None,
+            _ = taken_back.wait_for(|is_taken_back| *is_taken_back) => None,
         }
     }
 }
@@ -91,7 +92,7 @@ impl<C: Component> Instances for Handle<C> {
     async fn find(&self, nodes: Vec<Node>, need: Need) -> Result<Vec<Finding>, FindError> {
         let Some(probation) = self.probation() else { return self.provider().find(nodes, need).await };
         let witness = &probation.witness;
-        let answer = self.unless_refused(self.provider().find(nodes.clone(), need)).await;
+        let answer = self.unless_taken_back(self.provider().find(nodes.clone(), need)).await;
         let Some(answer) = answer else { return witness.find(nodes, need).await };
         let answer = match answer {
             Ok(findings) => Ok(confirmed(findings, nodes, need, probation).await),
@@ -177,7 +178,7 @@ impl<C: Component> Cluster for Slot<C> {
         LoadBalancers::descriptor(&*self.component())
     }
 
-    fn reconcile(&self, nodes: Vec<Node>, services: Vec<Service>) -> Answer<'_, Reconciled> {
+    fn reconcile(&self, nodes: Vec<Node>, services: Vec<Service>) -> CallFuture<'_, Reconciled> {
         Box::pin(async move { self.handle().reconcile(nodes, services).await })
     }
 }
@@ -185,7 +186,7 @@ impl<C: Component> Cluster for Slot<C> {
 impl<C: Component> Handle<C> {
     async fn reconcile(&self, nodes: Vec<Node>, services: Vec<Service>) -> Reconciled {
         let Some(probation) = self.probation() else { return self.provider().reconcile(nodes, services).await };
-        if let Some(failure) = self.refused() {
+        if let Some(failure) = self.if_taken_back() {
             return Err(failure);
         }
         let changed = Arc::new(AtomicBool::new(false));

@@ -1,8 +1,8 @@
 //! How a new component proves itself, and when it has not.
 //!
 //! It is proven after so much time without a fault, from its first good answer on, and so many good answers. It is refused after so many
-//! faults in the whole trial: crashes, or differences from the witness. A fault also resets the time and the good answers. Another name for a
-//! load balancer is enough by itself. A trial ends at no certain time, unless its two components have different configurations.
+//! faults in the whole probation: crashes, or differences from the witness. A fault also resets the time and the good answers. Another name for a
+//! load balancer is enough by itself. A probation ends at no certain time, unless its two components have different configurations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use ccm_cloud::{Failure, Reaction};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::state::ProbationVerdict;
 use crate::component::{Component, Crashes};
 
 /// How long a new component is watched, and what it may do wrong meanwhile.
@@ -31,10 +32,10 @@ impl Default for ProbationSettings {
     }
 }
 
-/// So many times as long as a trial takes, the two of a trial apart may differ: until then somebody may have mended the configuration.
+/// So many times as long as a probation takes, the two of a probation apart may differ: until then somebody may have mended the configuration.
 const APART: u32 = 10;
 
-/// The trial of one component.
+/// The probation of one component.
 pub(super) struct Probation<C> {
     settings: ProbationSettings,
     /// The proven one: it is asked as well, and returns.
@@ -61,15 +62,6 @@ struct Counts {
     last_difference: String,
     /// What it has done to the cloud, or would have: once is enough.
     harm: Option<String>,
-}
-
-/// What a look at a trial comes to.
-pub(super) enum Progress {
-    Open,
-    Passed,
-    Failed(String),
-    /// The two differ, and either may be right.
-    Undecided(String),
 }
 
 impl<C: Component> Probation<C> {
@@ -132,13 +124,14 @@ impl<C: Component> Probation<C> {
         counts.since.get_or_insert_with(Instant::now);
     }
 
-    /// How long its trial lasts at least.
+    /// How long its probation lasts at least.
     pub(super) fn time_left(&self) -> Duration {
         let elapsed = self.counts.lock().since.map(|since| since.elapsed()).unwrap_or_default();
         self.settings.time.saturating_sub(elapsed)
     }
 
-    pub(super) fn verdict(&self, component: &C) -> Progress {
+    /// None: the probation goes on.
+    pub(super) fn verdict(&self, component: &C) -> Option<ProbationVerdict> {
         let now = component.crashes();
         let calls = now.calls.wrapping_sub(self.before.calls);
         let crashes = now.count.wrapping_sub(self.before.count);
@@ -149,10 +142,10 @@ impl<C: Component> Probation<C> {
             (counts.since, counts.good) = (None, 0);
         }
         if crashes >= limit {
-            return Progress::Failed(format!(
+            return Some(ProbationVerdict::Failed(format!(
                 "{crashes} of its first {calls} calls gave no answer, the last: {}",
                 component.last_crash()
-            ));
+            )));
         }
         let differs = counts.harm.clone().or_else(|| {
             (counts.differences >= limit).then(|| {
@@ -163,16 +156,16 @@ impl<C: Component> Probation<C> {
             })
         });
         match differs {
-            Some(why) if !self.is_apart => return Progress::Failed(why),
+            Some(why) if !self.is_apart => return Some(ProbationVerdict::Failed(why)),
             Some(why) if self.begun.elapsed() >= self.settings.time.saturating_mul(APART) => {
-                return Progress::Undecided(why);
+                return Some(ProbationVerdict::Undecided(why));
             }
-            Some(_) if counts.harm.is_some() => return Progress::Open,
+            Some(_) if counts.harm.is_some() => return None,
             Some(_) | None => {}
         }
         let is_over = counts.since.is_some_and(|since| since.elapsed() >= self.settings.time);
         // Where nothing has to be proven, no answer is waited for.
         let is_enough = counts.good >= self.settings.calls && (is_over || self.settings.time.is_zero());
-        if is_enough { Progress::Passed } else { Progress::Open }
+        is_enough.then_some(ProbationVerdict::Passed)
     }
 }

@@ -10,7 +10,7 @@ use crate::release::digits;
 /// Most refused components that are remembered; the oldest is forgotten first.
 pub(crate) const MOST_REFUSED: usize = 16;
 
-/// A component that served and failed its trial, here or at another replica.
+/// A component that served and failed its probation, here or at another replica.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Refusal {

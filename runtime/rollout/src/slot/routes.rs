@@ -1,4 +1,4 @@
-//! Routes during a trial. None is removed on the word of a new component alone.
+//! Routes during a probation. None is removed on the word of a new component alone.
 //!
 //! | call | |
 //! |---|---|
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ccm_cloud::{
-    Answer, Descriptor, Failure, LoadBalancers, Node, Reaction, Route, RouteChangeError, RouteOutcome, RouteSource,
+    CallFuture, Descriptor, Failure, LoadBalancers, Node, Reaction, Route, RouteChangeError, RouteOutcome, RouteSource,
     RouteWish, Routes,
 };
 
@@ -49,11 +49,11 @@ impl<C: Component> Routes for RouteRun<C> {
         LoadBalancers::descriptor(&self.handle)
     }
 
-    fn get_all(&self, nodes: Vec<Node>) -> Answer<'_, Result<Vec<Route>, Failure>> {
+    fn get_all(&self, nodes: Vec<Node>) -> CallFuture<'_, Result<Vec<Route>, Failure>> {
         Box::pin(async move {
             let handle = &self.handle;
             let Some(probation) = handle.probation() else { return handle.provider().get_all(nodes).await };
-            let answer = handle.unless_refused(handle.provider().get_all(nodes.clone())).await;
+            let answer = handle.unless_taken_back(handle.provider().get_all(nodes.clone())).await;
             let found = match answer {
                 None => Found::Known(probation.witness.get_all(nodes).await?),
                 Some(Err(failure)) if !is_suspect(&failure) => return Err(failure),
@@ -69,7 +69,7 @@ impl<C: Component> Routes for RouteRun<C> {
         })
     }
 
-    fn change(&self, obsolete: Vec<Route>, wanted: Vec<RouteWish>) -> Answer<'_, Changed> {
+    fn change(&self, obsolete: Vec<Route>, wanted: Vec<RouteWish>) -> CallFuture<'_, Changed> {
         Box::pin(self.change_routes(obsolete, wanted))
     }
 }
@@ -81,7 +81,7 @@ impl<C: Component> RouteRun<C> {
         if self.is_of_the_witness.load(Ordering::Relaxed) {
             return probation.witness.change(obsolete, wanted).await;
         }
-        if let Some(failure) = handle.refused() {
+        if let Some(failure) = handle.if_taken_back() {
             return Err(failure.into());
         }
         let answer = handle.provider().change(obsolete.clone(), wanted.clone()).await;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use ccm_cloud::{
-    Answer, Backend, Descriptor, Failure, FindError, Finding, Ingress, Instance, InstanceState, Instances,
+    Backend, CallFuture, Descriptor, Failure, FindError, Finding, Ingress, Instance, InstanceState, Instances,
     LoadBalancers, Mark, Need, Node, Outcome, Problem, Reaction, Service, Standing, Wish,
 };
 use parking_lot::Mutex;
@@ -22,11 +22,11 @@ use crate::release::{Release, Version};
 /// Of a component that was compared with whoever is proven now.
 impl<C: Component> Slot<C> {
     pub(crate) fn put(&self, release: Release<C>) -> Option<Duration> {
-        self.put_against(&self.last_good().version.digest, release, false)
+        self.put_against(&self.components().proven.version.digest, release, false)
     }
 
     pub(crate) fn put_apart(&self, release: Release<C>) -> Option<Duration> {
-        self.put_against(&self.last_good().version.digest, release, true)
+        self.put_against(&self.components().proven.version.digest, release, true)
     }
 }
 
@@ -292,7 +292,7 @@ impl LoadBalancers for Fake {
         String::new()
     }
 
-    fn name(&self, service: Service) -> Answer<'_, Result<String, Failure>> {
+    fn name(&self, service: Service) -> CallFuture<'_, Result<String, Failure>> {
         Box::pin(async move {
             match self.acts("name") {
                 Does::Crash => Err(self.crashed("name")),
@@ -302,11 +302,11 @@ impl LoadBalancers for Fake {
         })
     }
 
-    fn locks(&self, _service: Service) -> Answer<'_, Result<Vec<String>, Failure>> {
+    fn locks(&self, _service: Service) -> CallFuture<'_, Result<Vec<String>, Failure>> {
         Box::pin(self.answer("locks", Vec::new, Vec::new))
     }
 
-    fn get(&self, service: Service) -> Answer<'_, Result<Option<Vec<Ingress>>, Failure>> {
+    fn get(&self, service: Service) -> CallFuture<'_, Result<Option<Vec<Ingress>>, Failure>> {
         let name = self.own_name(&service);
         let right = move || self.place(&name);
         Box::pin(async move {
@@ -315,34 +315,34 @@ impl LoadBalancers for Fake {
         })
     }
 
-    fn get_mark(&self, service: Service) -> Answer<'_, Result<Option<Mark>, Failure>> {
+    fn get_mark(&self, service: Service) -> CallFuture<'_, Result<Option<Mark>, Failure>> {
         let uid = if *self.does.lock() == Does::Disown { "another".to_owned() } else { service.uid };
         let mark = Mark { load_balancer: "lb".to_owned(), uid: Some(uid) };
         Box::pin(self.answer("get-mark", || Some(mark), || None))
     }
 
-    fn ensure(&self, service: Service, _backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
+    fn ensure(&self, service: Service, _backends: Arc<[Backend]>) -> CallFuture<'_, Outcome> {
         Box::pin(async move {
             let name = self.own_name(&service);
             self.change("ensure", &service, || self.cloud.bring(&name, &service.uid, &self.version)).await
         })
     }
 
-    fn ensure_unhurried(&self, service: Service, _backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
+    fn ensure_unhurried(&self, service: Service, _backends: Arc<[Backend]>) -> CallFuture<'_, Outcome> {
         Box::pin(async move {
             let name = self.own_name(&service);
             self.change("ensure-unhurried", &service, || self.cloud.bring(&name, &service.uid, &self.version)).await
         })
     }
 
-    fn update_backends(&self, service: Service, _backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
+    fn update_backends(&self, service: Service, _backends: Arc<[Backend]>) -> CallFuture<'_, Outcome> {
         Box::pin(async move {
             let name = self.own_name(&service);
             self.change("update-backends", &service, || self.cloud.bring(&name, &service.uid, &self.version)).await
         })
     }
 
-    fn delete(&self, service: Service) -> Answer<'_, Outcome> {
+    fn delete(&self, service: Service) -> CallFuture<'_, Outcome> {
         Box::pin(async move {
             let (name, leaves) = (self.own_name(&service), *self.does.lock() == Does::Leave);
             let work = || {
@@ -355,7 +355,7 @@ impl LoadBalancers for Fake {
         })
     }
 
-    fn validate(&self, _: Service, _: Option<Service>, _: bool) -> Answer<'_, Result<Vec<Problem>, Failure>> {
+    fn validate(&self, _: Service, _: Option<Service>, _: bool) -> CallFuture<'_, Result<Vec<Problem>, Failure>> {
         Box::pin(self.answer("validate", Vec::new, Vec::new))
     }
 
@@ -367,7 +367,7 @@ impl LoadBalancers for Fake {
         true
     }
 
-    fn survey(&self, _backends: Arc<[Backend]>, wishes: Vec<Wish>) -> Answer<'_, Result<Vec<Standing>, Failure>> {
+    fn survey(&self, _backends: Arc<[Backend]>, wishes: Vec<Wish>) -> CallFuture<'_, Result<Vec<Standing>, Failure>> {
         Box::pin(async move {
             let place = |wish: &Wish| self.place(&self.own_name(&wish.service));
             let stands = |wish: &Wish| place(wish).map_or(Standing::Missing, Standing::InStep);
@@ -447,7 +447,7 @@ impl Rig {
         Self { slot, cloud, proven, news }
     }
 
-    /// The same with version 2 on trial, which does this.
+    /// The same with version 2 on probation, which does this.
     pub(crate) fn trying(does: Does, settings: ProbationSettings) -> (Self, Arc<Fake>) {
         let rig = Self::new(settings);
         let new = rig.put("2", does);
@@ -466,18 +466,18 @@ impl Rig {
         balancers.iter().map(|(name, balancer)| (name.clone(), balancer.by.clone())).collect()
     }
 
-    pub(crate) fn is_on_trial(&self) -> bool {
-        self.slot.view().is_on_trial
+    pub(crate) fn is_on_probation(&self) -> bool {
+        self.slot.standing().is_on_probation()
     }
 
     /// The version that serves.
     pub(crate) fn serving(&self) -> String {
-        self.slot.view().serving.version.clone()
+        self.slot.standing().serving().version.clone()
     }
 
     /// Why this version was refused.
     pub(crate) fn why(&self, version: &str) -> Option<String> {
-        self.slot.refused().why(&digest(version)).map(ToOwned::to_owned)
+        self.slot.standing().refused.why(&digest(version)).map(ToOwned::to_owned)
     }
 }
 

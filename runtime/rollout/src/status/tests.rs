@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::slot::Refusals;
 
 fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
@@ -11,21 +12,22 @@ fn version(version: &str, digit: &str) -> Version {
     Version { name: "cloud".into(), version: version.into(), digest, signed: None }
 }
 
-fn shown(statuses: &ProviderStatuses, source: &str, view: View) {
-    statuses.change(source, |known| known.view = Some(view));
+fn shown(statuses: &ProviderStatuses, source: &str, standing: SlotStanding<Arc<Version>>) {
+    statuses.change(source, |known| known.standing = Some(standing));
 }
 
 fn full() -> ProviderStatuses {
     const SOURCE: &str = "configmap:kube-system/cloud";
     let statuses = ProviderStatuses::default();
-    let view = View {
-        serving: Arc::new(version("2.0", "b")),
+    let standing = SlotStanding {
         proven: Arc::new(version("1.0", "a")),
-        is_on_trial: true,
+        candidate: Some(Arc::new(version("2.0", "b"))),
+        is_apart: false,
+        refused: Refusals::default(),
         generation: 7,
         since: at("2026-01-02T03:04:05.678Z"),
     };
-    shown(&statuses, SOURCE, view);
+    shown(&statuses, SOURCE, standing);
     let refused = NotTaken {
         digest: Some("sha256:cc".into()),
         step: Step::Trust.as_str(),
@@ -33,7 +35,7 @@ fn full() -> ProviderStatuses {
         since: at("2026-01-02T03:00:00Z"),
     };
     let times = Times { read_ms: 501.4, compile_ms: 812.6, takeover_ms: 3.2, exchange_ms: 0.0214, first_call_ms: None };
-    statuses.change(SOURCE, |known| (known.refused, known.times) = (Some(refused), Some(times)));
+    statuses.change(SOURCE, |known| (known.not_taken, known.times) = (Some(refused), Some(times)));
     statuses
 }
 
@@ -77,7 +79,7 @@ fn before_the_first_provider_it_says_what_that_means_and_why() {
     assert_eq!((statuses.text().as_str(), statuses.json().as_str()), ("", "{}\n"));
     let refused = NotTaken::now(Step::Source, None, "it holds no component".into());
     let since = format!("{:.0}", refused.since);
-    statuses.change("/providers", |known| known.refused = Some(refused));
+    statuses.change("/providers", |known| known.not_taken = Some(refused));
     let expected = format!(
         "provider /providers
   serving     none yet: nothing is written to the cluster for it
@@ -97,15 +99,15 @@ fn a_rollback_is_told_as_a_refusal_by_the_probation() {
 #[test]
 fn providers_stand_one_below_the_other_by_their_source() {
     let statuses = full();
-    let one = Arc::new(version("1", "e"));
-    let view = View {
-        serving: Arc::clone(&one),
-        proven: one,
-        is_on_trial: false,
+    let standing = SlotStanding {
+        proven: Arc::new(version("1", "e")),
+        candidate: None,
+        is_apart: false,
+        refused: Refusals::default(),
         generation: 1,
         since: at("2026-01-02T03:04:05Z"),
     };
-    shown(&statuses, "/b.wasm", view);
+    shown(&statuses, "/b.wasm", standing);
     let text = statuses.text();
     let heads: Vec<&str> = text.lines().filter(|line| !line.starts_with(' ')).collect();
     assert_eq!(heads, ["provider /b.wasm", "provider configmap:kube-system/cloud"]);

@@ -50,6 +50,17 @@ impl Signed {
     }
 }
 
+/// A signed component that was proven.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Counted {
+    /// As it was signed.
+    #[serde(flatten)]
+    pub(crate) signed: Signed,
+    /// `sha256:…` of the unpacked component.
+    pub(crate) digest: String,
+}
+
 /// What lies beside a component, when that is more than a signature.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Statement<'a> {

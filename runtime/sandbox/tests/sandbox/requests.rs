@@ -170,17 +170,17 @@ async fn a_page_instead_of_json_is_no_answer_of_the_cloud_and_is_called_by_its_n
     assert_eq!(answer["summary"], "GET /200%20OK: 200 OK (request ID req-1)", "it was asked for");
 }
 
-type Answer = fn() -> Reply;
+type Responder = fn() -> Reply;
 
 /// Fails the first `times` times.
-fn failing(times: usize, failure: Answer) -> impl Fn(&Asked) -> Reply + Send + Sync + 'static {
+fn failing(times: usize, failure: Responder) -> impl Fn(&Asked) -> Reply + Send + Sync + 'static {
     let count = AtomicUsize::new(0);
     move |_| if count.fetch_add(1, Ordering::SeqCst) < times { failure() } else { ok("{}") }
 }
 
 #[tokio::test]
 async fn a_read_is_repeated_where_that_may_help_and_not_otherwise() {
-    let cases: [(&str, Answer, usize); 7] = [
+    let cases: [(&str, Responder, usize); 7] = [
         ("502", || Reply::Bytes(reply("502 Bad Gateway", "", "{}")), 3),
         ("503", || Reply::Bytes(reply("503 Service Unavailable", "", "{}")), 3),
         ("lost", || Reply::Bytes(vec![]), 3),
@@ -241,7 +241,7 @@ async fn who_asks_too_much_by_the_operators_word_is_throttled_before_anything_is
 
 #[tokio::test]
 async fn an_error_says_whether_the_cloud_may_have_got_the_request() {
-    let cases: [(&str, Answer, &str); 4] = [
+    let cases: [(&str, Responder, &str); 4] = [
         ("no answer", || Reply::Stall(vec![]), "timeout"),
         ("half an answer", || Reply::Stall(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf".to_vec()), "timeout"),
         ("hung up", || Reply::Bytes(vec![]), "other"),

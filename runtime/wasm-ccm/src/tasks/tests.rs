@@ -136,7 +136,7 @@ async fn a_controller_that_panicked_did_not_end_its_work() {
     assert!(error.starts_with("stopped before all work had ended: ") && error.contains("a defect"), "{error}");
 }
 
-/// A component on trial may be the reason for a panic, which looked like an end in order.
+/// A component on probation may be the reason for a panic, which looked like an end in order.
 #[tokio::test(start_paused = true)]
 async fn the_panic_of_a_task_is_told_from_any_other_end() {
     let ended = async |is_controller: bool, panics: bool, is_stopped: bool| {

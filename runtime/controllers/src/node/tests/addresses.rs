@@ -11,9 +11,9 @@ const HOST: AddressKind = AddressKind::Hostname;
 const INTERNAL_DNS: AddressKind = AddressKind::InternalDns;
 const EXTERNAL_DNS: AddressKind = AddressKind::ExternalDns;
 
-type Entry = (AddressKind, &'static str);
+type ExpectedAddress = (AddressKind, &'static str);
 
-fn list(entries: &[Entry]) -> Vec<Address> {
+fn list(entries: &[ExpectedAddress]) -> Vec<Address> {
     entries.iter().map(|(kind, value)| address(*kind, value)).collect()
 }
 
@@ -21,7 +21,7 @@ fn list(entries: &[Entry]) -> Vec<Address> {
 fn addresses_differ_when_any_entry_or_the_order_does() {
     let two = [(INTERNAL, "10.0.0.1"), (EXTERNAL, "132.143.154.163")];
     let three = [(INTERNAL, "10.0.0.1"), (EXTERNAL, "132.143.154.163"), (HOST, "h")];
-    let cases: [(&str, &[Entry], &[Entry], bool); 8] = [
+    let cases: [(&str, &[ExpectedAddress], &[ExpectedAddress], bool); 8] = [
         ("case_36 equal", &two, &two, false),
         ("case_37 another external IP", &two, &[two[0], (EXTERNAL, "132.143.154.164")], true),
         ("case_38 the old has a hostname more", &three, &two, true),
@@ -57,7 +57,7 @@ fn an_entry_of_a_kind_that_nobody_defines_counts_as_a_difference() {
 #[test]
 fn addresses_stand_in_the_order_of_the_cloud_and_each_once() {
     // What the kubelet says, what the cloud does, and what stands on the Node.
-    type Row<'a> = (&'a str, &'a [Entry], &'a [Entry], &'a [Entry]);
+    type Row<'a> = (&'a str, &'a [ExpectedAddress], &'a [ExpectedAddress], &'a [ExpectedAddress]);
     let rows: [Row<'_>; 6] = [
         ("case_59 nothing", &[], &[], &[]),
         ("case_60 two different ones", &[], &[(EXTERNAL, "b"), (INTERNAL, "a")], &[(EXTERNAL, "b"), (INTERNAL, "a")]),
@@ -103,7 +103,7 @@ fn the_filter_puts_provided_addresses_first_and_drops_others_of_their_kinds() {
     let dual_six_first = [(INTERNAL, "fd00::1"), (INTERNAL, "10.0.0.1"), (HOST, "h")];
     let many =
         [(INTERNAL, "10.0.0.1"), (INTERNAL, "10.0.0.2"), (INTERNAL, "fd00::1"), (INTERNAL, "fd00::2"), (HOST, "h")];
-    let cases: [(&str, &[Entry], &str, &[Entry]); 16] = [
+    let cases: [(&str, &[ExpectedAddress], &str, &[ExpectedAddress]); 16] = [
         ("case_63", &[(INTERNAL, "10.1.1.1"), (HOST, "h")], "10.1.1.1", &[(INTERNAL, "10.1.1.1"), (HOST, "h")]),
         (
             "case_64",

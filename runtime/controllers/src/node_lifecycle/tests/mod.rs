@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::budget::Deletions;
+use super::deletion_budget::Deletions;
 use super::history::REPORTER;
 use super::memory::Memory;
 use super::sync::Syncer;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use ccm_apiserver::{ApiGate, ApiGateSettings, EventRecorder, EventSettings, EventWriter};
 use ccm_cloud::{
-    Answer, Descriptor, Failure, Reaction, Route, RouteChangeError, RouteOutcome, RouteState, RouteWish, Routes,
+    CallFuture, Descriptor, Failure, Reaction, Route, RouteChangeError, RouteOutcome, RouteState, RouteWish, Routes,
 };
 use kube::runtime::reflector::{self, ObjectRef, store::Writer};
 use kube::runtime::watcher::Event;
@@ -124,7 +124,7 @@ impl Routes for FakeRoutes {
         Arc::new(Descriptor { name: "fake".into(), provider_id_schemes: vec!["fake".into()], ..Descriptor::default() })
     }
 
-    fn get_all(&self, nodes: Vec<ccm_cloud::Node>) -> Answer<'_, Result<Vec<Route>, Failure>> {
+    fn get_all(&self, nodes: Vec<ccm_cloud::Node>) -> CallFuture<'_, Result<Vec<Route>, Failure>> {
         self.note(Call::GetAll(nodes.len()));
         let answer = match self.looks.lock().pop_front() {
             Some(failure) => Err(failure),
@@ -137,7 +137,7 @@ impl Routes for FakeRoutes {
         &self,
         obsolete: Vec<Route>,
         wanted: Vec<RouteWish>,
-    ) -> Answer<'_, Result<Vec<RouteOutcome>, RouteChangeError>> {
+    ) -> CallFuture<'_, Result<Vec<RouteOutcome>, RouteChangeError>> {
         let gone = obsolete.iter().map(|route| route.destination_cidr.clone()).collect();
         let made = wanted.iter().map(|wish| format!("{} {}", wish.destination_cidr, wish.node)).collect();
         self.note(Call::Change(gone, made));

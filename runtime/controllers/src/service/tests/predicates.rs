@@ -7,9 +7,9 @@ use super::*;
 use crate::service::backends::{Reason, Watched};
 use crate::service::digest::Digest;
 use crate::service::fingerprint;
-use crate::service::predicates::{is_backend, is_load_balancer, needs_cleanup};
+use crate::service::predicates::{is_backend, needs_cleanup};
 use crate::testing::FakeBalancers;
-use crate::view::service::cloud_service;
+use crate::view::service::{cloud_service, is_load_balancer};
 use ccm_cloud::LoadBalancers as _;
 
 const EXCLUDE: &str = "node.kubernetes.io/exclude-from-external-load-balancers";

@@ -42,7 +42,7 @@ async fn world() -> World {
     world
 }
 
-/// Revision 2 takes over, on trial.
+/// Revision 2 takes over, on probation.
 fn exchange(world: &World, generation: u64) {
     world.cloud.try_out(true);
     world.cloud.exchange(revision("2"));

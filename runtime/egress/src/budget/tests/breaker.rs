@@ -23,7 +23,7 @@ async fn an_open_breaker_refuses_who_cannot_wait_and_keeps_who_can() {
     let budget = budget(BudgetSettings { breaker_pause_min: 8 * S, ..patient() });
     fail(&budget, 5).await;
     let refused = refused(&budget, Class::Write).await;
-    assert_eq!(refused.reason, RefusedReason::Open);
+    assert_eq!(refused.reason, NoTurnReason::Open);
     between(refused.retry_after, 8 * S, 16 * S);
     assert!(
         refused.message.starts_with("the cloud failed to answer 5 times in a row; the next attempt is in "),
@@ -79,7 +79,7 @@ async fn a_failed_probe_sends_those_away_who_cannot_wait_for_the_next() {
     probe.failed(Fault::Lost);
     drop(probe);
     let start = Instant::now();
-    assert_eq!(short.await.err().unwrap().reason, RefusedReason::Open);
+    assert_eq!(short.await.err().unwrap().reason, NoTurnReason::Open);
     assert_eq!(start.elapsed(), Duration::ZERO);
     between(long.await.unwrap().waited(), 2 * S, 4 * S + MS);
 }

@@ -45,7 +45,7 @@ async fn who_would_wait_too_long_for_a_place_hears_at_once_when_there_is_one() {
     advance(20 * S).await;
     ask(&budget, Class::Write, 200, &[]).await;
     let told = refused(&budget, Class::Write).await;
-    assert_eq!((told.reason, told.retry_after), (RefusedReason::Throttled, 40 * S));
+    assert_eq!((told.reason, told.retry_after), (NoTurnReason::Throttled, 40 * S));
     assert!(told.message.starts_with("2 requests in 60 s are as many as the cloud takes"), "{}", told.message);
     advance(40 * S).await;
     let held = budget.acquire(Class::Write, far()).await.unwrap();

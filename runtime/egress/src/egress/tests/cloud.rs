@@ -47,7 +47,7 @@ pub(crate) fn ok(body: &str) -> Reply {
     Reply::Bytes(reply("200 OK", "content-type: application/json\r\n", body))
 }
 
-type Answer = Arc<dyn Fn(&Asked) -> Reply + Send + Sync>;
+type Responder = Arc<dyn Fn(&Asked) -> Reply + Send + Sync>;
 
 /// Ends when it is dropped.
 pub(crate) struct Cloud {
@@ -106,7 +106,7 @@ fn socket() -> TcpSocket {
     socket
 }
 
-async fn accept(listener: impl Future<Output = TcpListener> + Send, asked: Arc<Mutex<Vec<Asked>>>, answer: Answer) {
+async fn accept(listener: impl Future<Output = TcpListener> + Send, asked: Arc<Mutex<Vec<Asked>>>, answer: Responder) {
     let listener = listener.await;
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
@@ -114,7 +114,7 @@ async fn accept(listener: impl Future<Output = TcpListener> + Send, asked: Arc<M
     }
 }
 
-async fn serve(mut stream: TcpStream, all: Arc<Mutex<Vec<Asked>>>, answer: Answer) {
+async fn serve(mut stream: TcpStream, all: Arc<Mutex<Vec<Asked>>>, answer: Responder) {
     let Some(asked) = read(&mut stream).await else {
         stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.ok();
         return;

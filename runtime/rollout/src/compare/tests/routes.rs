@@ -8,12 +8,12 @@ impl Routes for Fake {
         LoadBalancers::descriptor(self)
     }
 
-    fn get_all(&self, nodes: Vec<Node>) -> Answer<'_, Result<Vec<Route>, Failure>> {
+    fn get_all(&self, nodes: Vec<Node>) -> CallFuture<'_, Result<Vec<Route>, Failure>> {
         let told = nodes.len().to_string();
         ready((self.routes)(&told, self.ask("get-all", &told)))
     }
 
-    fn change(&self, _: Vec<Route>, _: Vec<RouteWish>) -> Answer<'_, Result<Vec<RouteOutcome>, RouteChangeError>> {
+    fn change(&self, _: Vec<Route>, _: Vec<RouteWish>) -> CallFuture<'_, Result<Vec<RouteOutcome>, RouteChangeError>> {
         unreachable!("nothing is written")
     }
 }

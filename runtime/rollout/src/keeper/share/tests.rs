@@ -64,7 +64,7 @@ async fn a_leader_that_never_tells_how_it_names_load_balancers_is_asked_less_and
     assert_eq!((share.retry, share.entry.naming.is_some()), (None, true), "another one is asked at once");
 }
 
-/// Who had it on trial asked it too little to judge, and a new pod could take one that names them in another way.
+/// Who had it on probation asked it too little to judge, and a new pod could take one that names them in another way.
 #[tokio::test(start_paused = true)]
 async fn what_a_leader_could_not_tell_when_it_began_it_tells_later() {
     let (server, rig) = (Server::new(None), Rig::new(faults(1)));
@@ -84,7 +84,7 @@ async fn how_load_balancers_are_named_is_the_word_of_the_leader_alone() {
     assert_eq!((share.entry.proven.as_ref(), share.entry.naming.as_ref()), (None, None));
 }
 
-/// A standby that had become the leader put back what was proven before, and the trial went on.
+/// A standby that had become the leader put back what was proven before, and the probation went on.
 #[tokio::test(start_paused = true)]
 async fn what_the_leader_before_has_proven_is_heard_before_anything_is_told() {
     let (server, rig) = (Server::new(Some(BTreeMap::new())), Rig::new(faults(1)));
@@ -95,7 +95,7 @@ async fn what_the_leader_before_has_proven_is_heard_before_anything_is_told() {
     before.tell(&[Judgement::Proven(digest("2"))]).await.unwrap();
     elected(&peers, &mut share, &rig).await.unwrap();
     assert_eq!(share.entry.proven, Some(digest("2")));
-    assert!(!rig.slot.view().is_on_trial);
+    assert!(!rig.slot.standing().is_on_probation());
 }
 
 /// It told what it had proven itself when the question failed and the answer after it did not: the proof of the leader before was gone.
@@ -114,7 +114,7 @@ async fn a_leader_that_could_not_hear_tells_nothing_before_it_has_heard() {
     assert!(elected(&peers, &mut share, &rig).await.is_err(), "the work begins all the same");
     assert_eq!(peers.read().await.unwrap().proven, Some(digest("2")));
     let (proven, naming) = known(&mut share, &rig).await;
-    assert_eq!((proven, naming.is_some(), rig.slot.view().is_on_trial), (Some(digest("2")), true, false));
+    assert_eq!((proven, naming.is_some(), rig.slot.standing().is_on_probation()), (Some(digest("2")), true, false));
 }
 
 #[tokio::test(start_paused = true)]

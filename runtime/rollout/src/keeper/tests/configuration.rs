@@ -41,7 +41,7 @@ async fn configured_with(folder: &Path, allow_files: Vec<PathBuf>) -> (Keeper, S
 /// The project that a provider was told of, and the generation.
 fn shows(slot: &Slot<Provider>) -> (bool, bool, u64) {
     let serving = slot.component();
-    (is_of(&serving, "one"), is_of(&serving, "two"), slot.view().generation)
+    (is_of(&serving, "one"), is_of(&serving, "two"), slot.standing().generation)
 }
 
 /// Whether a provider was told of this project.
@@ -71,7 +71,7 @@ async fn a_configuration_is_refused_until_it_is_mended_and_the_one_before_serves
     conf(folder.path(), &project("two"));
     keeper.configure().await;
     assert_eq!((shows(&slot), keeper.configuration.told()), ((false, true, 2), None));
-    assert!(!slot.view().is_on_trial && !keeper.configuration.is_tried_again());
+    assert!(!slot.standing().is_on_probation() && !keeper.configuration.is_tried_again());
     // Another token alone is for egress.
     conf(folder.path(), &project("two").replace("token-of-two", "token-of-later"));
     keeper.configure().await;
@@ -86,7 +86,7 @@ async fn a_configuration_in_the_gate_is_not_given_to_a_component_that_comes_mean
         let folder = tempfile::tempdir().unwrap();
         let (mut keeper, slot) = configured(folder.path()).await;
         conf(folder.path(), &project("two"));
-        let first = slot.last_good();
+        let first = slot.components().proven;
         let version =
             Version { version: "other".to_owned(), digest: format!("sha256:{polls:064}"), ..(*first.version).clone() };
         let other = Release { component: Arc::clone(&first.component), version: Arc::new(version) };
@@ -102,29 +102,29 @@ async fn a_configuration_in_the_gate_is_not_given_to_a_component_that_comes_mean
                 configures.await;
             }
         }
-        assert_eq!(slot.view().serving, other.version, "{polls}");
+        assert_eq!(*slot.standing().serving(), other.version, "{polls}");
         // It is looked at again unless the configuration passed the gate for this very component.
         let is_new = shows(&slot).1;
         keeper.catch_up().await;
         assert!(is_new || keeper.configuration.is_tried_again(), "{polls}");
         keeper.configure().await;
-        assert_eq!((shows(&slot).1, slot.view().serving), (true, other.version), "{polls}");
+        assert_eq!((shows(&slot).1, slot.standing().serving()), (true, &other.version), "{polls}");
         assert!(is_of(&slot.proven(), "two"), "{polls}: the two answer from one configuration");
-        assert!(slot.view().is_on_trial, "{polls}");
+        assert!(slot.standing().is_on_probation(), "{polls}");
     }
 }
 
 /// It was the witness against the other one, with a configuration that nobody wanted any more.
 #[tokio::test]
-async fn a_configuration_is_given_to_both_components_of_a_trial() {
+async fn a_configuration_is_given_to_both_components_of_a_probation() {
     let folder = tempfile::tempdir().unwrap();
     let (mut keeper, slot) = configured(folder.path()).await;
-    let first = slot.last_good();
+    let first = slot.components().proven;
     let version = Version { digest: format!("sha256:{:064}", 1), ..(*first.version).clone() };
     slot.put(Release { component: Arc::clone(&first.component), version: Arc::new(version) }).unwrap();
     conf(folder.path(), &project("two"));
     keeper.configure().await;
-    assert!(slot.view().is_on_trial);
+    assert!(slot.standing().is_on_probation());
     assert_eq!([slot.component(), slot.proven()].map(|one| is_of(&one, "two")), [true, true]);
     conf(folder.path(), "[Global\n");
     keeper.configure().await;
@@ -135,7 +135,7 @@ async fn a_configuration_is_given_to_both_components_of_a_trial() {
     );
 }
 
-/// A keeper whose first component reads a cloud-config, on trial against it one that behaves so, and their slot.
+/// A keeper whose first component reads a cloud-config, on probation against it one that behaves so, and their slot.
 async fn trying(folder: &Path, behaviour: &str) -> (Keeper, Slot<Provider>) {
     let source = folder.join("p.wasm");
     std::fs::write(&source, version("1")).unwrap();
@@ -162,9 +162,9 @@ fn mood(folder: &Path, mood: &str) {
     std::fs::write(folder.join("cloud.yaml"), format!("mood: {mood}\n")).unwrap();
 }
 
-/// It was taken for a fault that lasts that the cloud said nothing for a moment, and the trial ended.
+/// It was taken for a fault that lasts that the cloud said nothing for a moment, and the probation ended.
 #[tokio::test]
-async fn one_on_trial_that_cannot_answer_about_a_configuration_goes_only_when_that_does_not_pass() {
+async fn one_on_probation_that_cannot_answer_about_a_configuration_goes_only_when_that_does_not_pass() {
     for (behaviour, may_pass, why) in
         [("mute", true, "cannot be told on purpose"), ("complains", false, "it complains on purpose")]
     {
@@ -172,20 +172,24 @@ async fn one_on_trial_that_cannot_answer_about_a_configuration_goes_only_when_th
         let (mut keeper, slot) = trying(folder.path(), behaviour).await;
         mood(folder.path(), "two");
         keeper.configure().await;
-        assert_eq!((slot.view().is_on_trial, is_of(&slot.proven(), "two")), (may_pass, !may_pass), "{behaviour}");
+        assert_eq!(
+            (slot.standing().is_on_probation(), is_of(&slot.proven(), "two")),
+            (may_pass, !may_pass),
+            "{behaviour}"
+        );
         if may_pass {
             let told = keeper.configuration.told().unwrap();
             assert!(told.contains(why) && told.contains("2 (") && keeper.configuration.is_tried_again(), "{told}");
             // Somebody has mended what it could not do with.
             mood(folder.path(), "one");
             keeper.configure().await;
-            assert_eq!((slot.view().is_on_trial, keeper.configuration.told()), (true, None));
+            assert_eq!((slot.standing().is_on_probation(), keeper.configuration.told()), (true, None));
             mood(folder.path(), "two");
         }
         for _ in 0..20 {
             keeper.configure().await;
         }
-        assert_eq!((slot.view().is_on_trial, is_of(&slot.component(), "two")), (false, true), "{behaviour}");
+        assert_eq!((slot.standing().is_on_probation(), is_of(&slot.component(), "two")), (false, true), "{behaviour}");
         let page = keeper.surroundings.listeners.statuses.json();
         assert!(page.contains(why), "the page does not say why it went: {page}");
     }
@@ -198,29 +202,29 @@ async fn a_component_that_was_refused_is_looked_at_again_with_another_configurat
     let (mut keeper, slot) = configured(folder.path()).await;
     std::fs::write(folder.path().join("p.wasm"), b"no component").unwrap();
     keeper.look().await;
-    assert!(keeper.judged.is_some() && keeper.retry.is_none(), "it is refused for good");
+    assert!(keeper.judged.is_some() && keeper.retry.due.is_none(), "it is refused for good");
     conf(folder.path(), &project("two"));
     keeper.configure().await;
     assert!(is_of(&slot.component(), "two"));
-    assert!(keeper.judged.is_none() && keeper.retry.is_some());
+    assert!(keeper.judged.is_none() && keeper.retry.due.is_some());
     keeper.look().await;
     assert!(keeper.judged.is_some(), "it is refused as before");
 }
 
-/// The file changed while the component was opened, and changed back: nothing ever ended its trial.
+/// The file changed while the component was opened, and changed back: nothing ever ended its probation.
 #[tokio::test]
-async fn a_trial_apart_goes_on_as_any_other_once_both_have_one_configuration() {
+async fn a_probation_apart_goes_on_as_any_other_once_both_have_one_configuration() {
     let folder = tempfile::tempdir().unwrap();
     let (mut keeper, slot) = configured(folder.path()).await;
-    let first = slot.last_good();
+    let first = slot.components().proven;
     let version = Version { digest: format!("sha256:{:064}", 1), ..(*first.version).clone() };
     slot.put_apart(Release { component: Arc::clone(&first.component), version: Arc::new(version) }).unwrap();
-    assert!(slot.stands().is_apart);
+    assert!(slot.components().is_apart);
     keeper.configure().await;
-    assert_eq!((slot.stands().is_apart, slot.view().is_on_trial), (false, true));
-    let generation = slot.view().generation;
+    assert_eq!((slot.components().is_apart, slot.standing().is_on_probation()), (false, true));
+    let generation = slot.standing().generation;
     keeper.configure().await;
-    assert_eq!(slot.view().generation, generation, "nothing is left to do");
+    assert_eq!(slot.standing().generation, generation, "nothing is left to do");
 }
 
 /// A log that the operator had granted grew all the time, and the host looked at nothing else any more.

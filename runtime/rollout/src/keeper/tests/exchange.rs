@@ -16,14 +16,14 @@ fn record(source: &Path) -> ProviderRecord {
 
 /// Takes what the source holds through the gate, and no further.
 async fn admitted(keeper: &Keeper) -> Result<Taken, Rejected> {
-    let before = keeper.slot().unwrap().last_good();
+    let before = keeper.slot().unwrap().components().proven;
     let unpacked = gate::unpacked(&keeper.config, keeper.fetch().await.unwrap()).await?;
     let admitted = keeper.surroundings.admit(&keeper.config, unpacked, Some(&before.component), None);
     admitted.await.map_err(|error| error.into_rejected())
 }
 
 async fn exchanged(keeper: &mut Keeper, taken: Taken) -> Result<bool, Rejected> {
-    let against = keeper.slot().unwrap().last_good().version.digest.clone();
+    let against = keeper.slot().unwrap().components().proven.version.digest.clone();
     keeper.exchange(taken, &against, Duration::ZERO).await
 }
 
@@ -58,7 +58,7 @@ async fn of_two_providers_that_take_one_name_at_the_same_time_one_is_refused() {
     assert!(refused.step == Step::Identity && says.contains("three") && says.contains("one.wasm"), "{says}");
     let names = [&*one, &*two].map(|keeper| keeper.slot().unwrap().component().descriptor().name.clone());
     assert_eq!(two.audience.metrics.exchanges_of(two.label()).0, 0.0, "what is refused is no exchange");
-    assert_eq!((names, two.slot().unwrap().view().is_on_trial), (["three", "two"].map(str::to_owned), false));
+    assert_eq!((names, two.slot().unwrap().standing().is_on_probation()), (["three", "two"].map(str::to_owned), false));
     // What may return has a name as well.
     holds(1, "one", "4");
     let says = format!("{:#}", admitted(two).await.map(drop).unwrap_err().error);
@@ -86,11 +86,11 @@ async fn a_component_without_an_interface_that_an_object_has_come_to_depend_on_i
     let refused = exchanged(&mut keeper, taken).await.unwrap_err();
     let says = format!("{:#}", refused.error);
     assert!(refused.step == Step::Identity && says.contains("Service shop/web depends on it"), "{says}");
-    assert_eq!((slot.view().serving.version.as_str(), file(&state, "trial")), ("1", None));
+    assert_eq!((slot.standing().serving().version.as_str(), file(&state, "trial")), ("1", None));
     // It is looked at again: the Service may go.
     keeper.look().await;
-    assert!(keeper.retry.is_some());
+    assert!(keeper.retry.due.is_some());
     is_needed.store(false, Ordering::Relaxed);
     keeper.look().await;
-    assert_eq!(slot.view().serving.version, "2");
+    assert_eq!(slot.standing().serving().version, "2");
 }

@@ -28,8 +28,8 @@ async fn started_after(
     };
     change(&mut record);
     let keeper = keeper_of(record, &folder.join("state"), None).await;
-    let last_good = fill::fill(component, &[("version", "1"), ("behaviour", behaviour)]).unwrap();
-    keeper.last_good.as_ref().unwrap().keep(&last_good, None).await.unwrap();
+    let stored = fill::fill(component, &[("version", "1"), ("behaviour", behaviour)]).unwrap();
+    keeper.state_folder.as_ref().unwrap().keep(&stored, None).await.unwrap();
     keeper
 }
 
@@ -111,8 +111,8 @@ async fn what_the_last_good_component_declared_counts_although_it_cannot_be_open
         let both = "token: token-of-the-operator\nadmin: root-of-the-operator\n";
         std::fs::write(folder.path().join("cloud.yaml"), both).unwrap();
         let component = std::fs::read(ccm_built::component("guests/successor.wasm").unwrap()).unwrap();
-        let last_good = fill::fill(component, &[("version", "1"), ("secret", "token")]).unwrap();
-        keeper.last_good.as_ref().unwrap().keep(&last_good, None).await.unwrap();
+        let stored = fill::fill(component, &[("version", "1"), ("secret", "token")]).unwrap();
+        keeper.state_folder.as_ref().unwrap().keep(&stored, None).await.unwrap();
         let mut waits = Some(String::new());
         let tried = keeper.try_once(&mut waits).await;
         assert!(waits.is_some_and(|why| why.contains("no such credential")), "the last good one cannot be used");

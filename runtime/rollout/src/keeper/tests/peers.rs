@@ -146,7 +146,7 @@ fn refused(name: &str) -> Judgement {
 /// Puts this version into the source, and waits until it serves.
 async fn takes(place: &Surroundings, slot: &Slot<Provider>, name: &str) {
     place.holds(name);
-    place.comes(name, || slot.view().serving.version == name).await;
+    place.comes(name, || slot.standing().serving().version == name).await;
 }
 
 async fn answers(slot: &Slot<Provider>) {
@@ -154,14 +154,14 @@ async fn answers(slot: &Slot<Provider>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_is_on_trial_and_was_refused_elsewhere_goes() {
+async fn whoever_is_on_probation_and_was_refused_elsewhere_goes() {
     let (mut process, slot) = Process::serving().await;
     let place = process.place.clone();
     let done = process.runs(async {
         takes(&place, &slot, "2").await;
         place.hears(refused("2")).await;
         place.has_told("Warning ProviderRolledBack").await;
-        assert_eq!(slot.view().serving.version, "1");
+        assert_eq!(slot.standing().serving().version, "1");
         place.comes("no note", || file(&place.state(), "trial").is_none()).await;
     });
     done.await.unwrap();
@@ -180,14 +180,14 @@ async fn whoever_is_proven_here_and_was_refused_elsewhere_stays_and_that_is_told
         place.has_told("Warning ProviderRefusedElsewhere").await;
         place.hears(refused("9")).await;
         tokio::time::sleep(LONG).await;
-        let view = slot.view();
-        assert_eq!((view.serving.version.as_str(), view.is_on_trial), ("2", false));
+        let standing = slot.standing();
+        assert_eq!((standing.serving().version.as_str(), standing.is_on_probation()), ("2", false));
         assert_eq!(place.count("Warning ProviderRefusedElsewhere"), 1);
     });
-    done.await.expect("it ended, though the one that was refused had a trial here");
+    done.await.expect("it ended, though the one that was refused had a probation here");
 }
 
-/// Its first component had no trial.
+/// Its first component had no probation.
 #[tokio::test(start_paused = true)]
 async fn a_process_whose_first_component_was_refused_ends_as_soon_as_another_one_leads_and_takes_it_no_more() {
     let (mut process, slot) = Process::serving().await;
@@ -197,7 +197,7 @@ async fn a_process_whose_first_component_was_refused_ends_as_soon_as_another_one
         place.hears(refused("1")).await;
         place.has_told("Warning ProviderRefusedElsewhere").await;
         tokio::time::sleep(LONG).await;
-        assert_eq!(slot.view().serving.version, "1", "nobody else leads");
+        assert_eq!(slot.standing().serving().version, "1", "nobody else leads");
         place.is_led();
         led = Some(Instant::now());
         tokio::time::sleep(LONG).await;
@@ -225,15 +225,15 @@ async fn a_process_gives_way_neither_to_a_leader_that_has_died_nor_to_itself() {
             place.hears(refused("1")).await;
             place.has_told("Warning ProviderRefusedElsewhere").await;
             tokio::time::sleep(LONG).await;
-            assert_eq!(slot.view().serving.version, "1");
+            assert_eq!(slot.standing().serving().version, "1");
         });
         done.await.unwrap_or_else(|| panic!("it ended for {holder}"));
     }
 }
 
-/// It would come back with what is on trial as its first component, which has no trial.
+/// It would come back with what is on probation as its first component, which has no probation.
 #[tokio::test(start_paused = true)]
-async fn a_process_does_not_give_way_while_another_component_is_on_trial() {
+async fn a_process_does_not_give_way_while_another_component_is_on_probation() {
     let (mut process, slot) = Process::serving().await;
     let place = process.place.clone();
     let done = process.runs(async {
@@ -242,11 +242,11 @@ async fn a_process_does_not_give_way_while_another_component_is_on_trial() {
         place.hears(refused("1")).await;
         place.has_told("Warning ProviderRefusedElsewhere").await;
         tokio::time::sleep(LONG).await;
-        let view = slot.view();
-        assert_eq!((view.serving.version.as_str(), view.is_on_trial), ("2", true));
+        let standing = slot.standing();
+        assert_eq!((standing.serving().version.as_str(), standing.is_on_probation()), ("2", true));
         answers(&slot).await;
         tokio::time::sleep(LONG).await;
-        assert_eq!(slot.view().proven.version, "2");
+        assert_eq!(slot.standing().proven.version, "2");
     });
     done.await.expect("it ended");
 }
@@ -260,7 +260,7 @@ async fn a_process_that_took_a_refused_component_for_want_of_a_leader_ends_when_
     let slot = process.keeper.bootstrap().await.unwrap();
     let ended = process.runs(async {
         tokio::time::sleep(LONG).await;
-        assert_eq!(slot.view().serving.version, "1", "nobody else leads");
+        assert_eq!(slot.standing().serving().version, "1", "nobody else leads");
         place.is_led();
         tokio::time::sleep(LONG).await;
     });
@@ -292,7 +292,7 @@ async fn a_process_that_leads_does_not_end_for_its_first_component_that_was_refu
         place.hears(refused("1")).await;
         place.has_told("Warning ProviderRefusedElsewhere").await;
         tokio::time::sleep(LONG).await;
-        assert_eq!(slot.view().serving.version, "1");
+        assert_eq!(slot.standing().serving().version, "1");
     });
     done.await.expect("it ended");
 }
@@ -309,7 +309,7 @@ async fn whoever_was_refused_elsewhere_while_it_was_in_the_gate_is_told_of() {
     slot.peer_refused(Refusals::default().refuse(&digest("2"), "it lied".to_owned()));
     assert!(keeper.exchange(taken, &digest("1"), Duration::ZERO).await.unwrap());
     place.has_told("Warning ProviderRejected").await;
-    assert_eq!((slot.view().serving.version.as_str(), file(&place.state(), "trial")), ("1", None));
+    assert_eq!((slot.standing().serving().version.as_str(), file(&place.state(), "trial")), ("1", None));
 }
 
 /// What it wrote when it led elsewhere is ensured again.
@@ -321,11 +321,11 @@ async fn another_one_that_was_refused_elsewhere_is_not_taken_here_and_what_it_wr
     let done = process.runs(async {
         place.hears(refused("2")).await;
         doubts.changed().await.unwrap();
-        assert!(slot.is_refused(digits(&digest("2"))));
+        assert!(slot.is_taken_back(digits(&digest("2"))));
         place.holds("2");
         place.has_told("Warning ProviderRejected").await;
-        let view = slot.view();
-        assert_eq!((view.serving.version.as_str(), view.generation), ("1", 1), "it has served");
+        let standing = slot.standing();
+        assert_eq!((standing.serving().version.as_str(), standing.generation), ("1", 1), "it has served");
     });
     done.await.unwrap();
     let says = process.keeper.surroundings.listeners.statuses.text();
@@ -334,17 +334,17 @@ async fn another_one_that_was_refused_elsewhere_is_not_taken_here_and_what_it_wr
 
 /// A standby makes no calls that could prove it.
 #[tokio::test(start_paused = true)]
-async fn whoever_is_on_trial_and_was_proven_elsewhere_is_proven_and_kept() {
+async fn whoever_is_on_probation_and_was_proven_elsewhere_is_proven_and_kept() {
     let (mut process, slot) = Process::serving().await;
     let place = process.place.clone();
     let done = process.runs(async {
         takes(&place, &slot, "2").await;
         tokio::time::sleep(LONG).await;
-        assert!(slot.view().is_on_trial, "nobody has asked it anything");
+        assert!(slot.standing().is_on_probation(), "nobody has asked it anything");
         place.hears(Judgement::Proven(digest("2"))).await;
-        place.comes("the proof", || !slot.view().is_on_trial).await;
+        place.comes("the proof", || !slot.standing().is_on_probation()).await;
         place.comes("the file", || file(&place.state(), "wasm") == Some(version("2"))).await;
-        assert_eq!((slot.view().proven.version.as_str(), file(&place.state(), "trial")), ("2", None));
+        assert_eq!((slot.standing().proven.version.as_str(), file(&place.state(), "trial")), ("2", None));
     });
     done.await.unwrap();
 }
@@ -363,7 +363,7 @@ async fn a_first_component_that_was_refused_waits_where_another_one_leads() {
 async fn a_first_component_that_was_refused_serves_where_nobody_leads() {
     let mut process = Process::new().await;
     process.place.hears(refused("1")).await;
-    assert_eq!(process.keeper.bootstrap().await.unwrap().view().serving.version, "1");
+    assert_eq!(process.keeper.bootstrap().await.unwrap().standing().serving().version, "1");
 }
 
 #[tokio::test(start_paused = true)]
@@ -390,7 +390,7 @@ async fn a_process_without_a_component_tries_again_for_what_is_news_to_it_and_no
         _ = process.keeper.bootstrap() => unreachable!("there is no component"),
         () = writes => {}
     }
-    let tries = process.keeper.tries;
+    let tries = process.keeper.retry.tries;
     assert!((4..=8).contains(&tries), "{tries} tries in a minute");
     let news = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -401,5 +401,5 @@ async fn a_process_without_a_component_tries_again_for_what_is_news_to_it_and_no
         _ = process.keeper.bootstrap() => unreachable!("there is no component"),
         () = news => {}
     }
-    assert_eq!(process.keeper.tries, tries + 2, "once when it began, and once for the news");
+    assert_eq!(process.keeper.retry.tries, tries + 2, "once when it began, and once for the news");
 }

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::gate::Step;
-use crate::ledger::Entry;
+use crate::ledger::{Judgement, LedgerEntry};
 use crate::pipeline::NotAdmitted;
 use crate::release::Release;
 use crate::trust::tests::Signer;
@@ -17,13 +17,13 @@ const NAME: &str = "cloudlycke";
 const LEASE: &str = "ccm";
 
 /// A source that somebody signs, and pods that read it.
-struct Place {
+struct SignedSource {
     folder: TempDir,
     signer: Signer,
     server: Shared,
 }
 
-impl Place {
+impl SignedSource {
     fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap(), signer: Signer::new(), server: Server::new(Some(BTreeMap::new())) }
     }
@@ -64,7 +64,7 @@ impl Place {
     /// The counters that the pods share.
     fn shared(&self) -> Vec<u64> {
         let data = self.server.lock().data.clone().unwrap();
-        let entries = data.values().map(|text| serde_json::from_str::<Entry>(text).unwrap());
+        let entries = data.values().map(|text| serde_json::from_str::<LedgerEntry>(text).unwrap());
         let counters = entries.flat_map(|entry| entry.counters.missing_in(&crate::ledger::Counters::default()));
         counters.map(|counted| counted.signed.counter).collect()
     }
@@ -107,7 +107,7 @@ fn refuses(told: Result<String, String>, parts: &[&str]) {
 
 #[tokio::test]
 async fn a_new_pod_refuses_what_is_older_than_the_component_of_the_leader() {
-    let place = Place::new();
+    let place = SignedSource::new();
     place.holds("2", Some(2));
     assert_eq!(place.new_pod(|_| ()).await.as_deref(), Ok("2"), "nobody remembers another one");
     let mut leader = place.pod("leader", true, |_| ()).await;
@@ -129,7 +129,7 @@ async fn a_new_pod_refuses_what_is_older_than_the_component_of_the_leader() {
 
 #[tokio::test]
 async fn a_process_that_runs_refuses_what_is_older_and_takes_what_is_newer() {
-    let place = Place::new();
+    let place = SignedSource::new();
     place.holds("2", Some(2));
     let mut keeper = place.pod("state", true, |_| ()).await;
     let slot = serves(&mut keeper).await;
@@ -137,19 +137,19 @@ async fn a_process_that_runs_refuses_what_is_older_and_takes_what_is_newer() {
     for counter in [Some(1), None] {
         place.holds("1", counter);
         keeper.look().await;
-        let view = slot.view();
-        assert_eq!((view.serving.version.as_str(), view.is_on_trial), ("2", false));
+        let standing = slot.standing();
+        assert_eq!((standing.serving().version.as_str(), standing.is_on_probation()), ("2", false));
     }
     let page = keeper.surroundings.listeners.statuses.json();
     assert!(page.contains(r#""step": "trust""#) && page.contains("has no counter"), "{page}");
     place.holds("3", Some(3));
     keeper.look().await;
-    assert_eq!((slot.view().serving.version.as_str(), slot.view().is_on_trial), ("3", true));
+    assert_eq!((slot.standing().serving().version.as_str(), slot.standing().is_on_probation()), ("3", true));
     assert_eq!(place.shared(), [2], "it is not proven yet");
     // The one before is still the last good one, and may return.
     place.holds("2", Some(2));
     keeper.look().await;
-    assert_eq!((slot.view().serving.version.as_str(), slot.view().is_on_trial), ("2", false));
+    assert_eq!((slot.standing().serving().version.as_str(), slot.standing().is_on_probation()), ("2", false));
     place.holds("3", Some(3));
     keeper.look().await;
     slot.find(vec![Node { name: "n1".to_owned(), ..Node::default() }], Need::Existence).await.unwrap();
@@ -157,12 +157,12 @@ async fn a_process_that_runs_refuses_what_is_older_and_takes_what_is_newer() {
     assert_eq!(place.shared(), [3, 2]);
     place.holds("2", Some(2));
     keeper.look().await;
-    assert_eq!(slot.view().serving.version, "3");
+    assert_eq!(slot.standing().serving().version, "3");
 }
 
 #[tokio::test]
 async fn the_state_folder_remembers_where_there_are_no_others() {
-    let place = Place::new();
+    let place = SignedSource::new();
     place.holds("2", Some(2));
     serves(&mut place.pod("state", false, |_| ()).await).await;
     // Without the last good one, which would be taken.
@@ -179,7 +179,7 @@ async fn the_state_folder_remembers_where_there_are_no_others() {
 /// The last good component of a pod that was away is as old as any other.
 #[tokio::test]
 async fn a_last_good_component_that_is_older_than_what_others_have_proven_gives_way_to_the_source() {
-    let place = Place::new();
+    let place = SignedSource::new();
     place.holds("1", Some(1));
     serves(&mut place.pod("away", true, |_| ()).await).await;
     place.holds("2", Some(2));
@@ -193,7 +193,7 @@ async fn a_last_good_component_that_is_older_than_what_others_have_proven_gives_
 /// counter that keeps older ones out was pushed out of it.
 #[tokio::test]
 async fn a_counter_that_nobody_signed_counts_for_nothing_and_hides_no_other_one() {
-    let place = Place::new();
+    let place = SignedSource::new();
     place.holds("2", Some(2));
     let mut leader = place.pod("leader", true, |_| ()).await;
     let slot = serves(&mut leader).await;
@@ -220,7 +220,7 @@ async fn a_counter_that_nobody_signed_counts_for_nothing_and_hides_no_other_one(
     place.holds("3", Some(3));
     assert_eq!(place.new_pod(|_| ()).await.as_deref(), Ok("3"));
     leader.look().await;
-    assert_eq!((slot.view().serving.version.as_str(), slot.view().is_on_trial), ("3", true));
+    assert_eq!((slot.standing().serving().version.as_str(), slot.standing().is_on_probation()), ("3", true));
     let written = place.server.lock().data.clone();
     leader.listen().await;
     assert!(place.server.lock().data == written && !leader.share.as_ref().unwrap().is_due(), "nothing is new");
@@ -229,7 +229,7 @@ async fn a_counter_that_nobody_signed_counts_for_nothing_and_hides_no_other_one(
 /// By whoever leads, and by a standby that has heard of them: the leader may be on its way out.
 #[tokio::test]
 async fn counters_that_somebody_cleared_are_told_again() {
-    let place = Place::new();
+    let place = SignedSource::new();
     place.holds("2", Some(2));
     let mut leader = place.pod("leader", true, |_| ()).await;
     let slot = serves(&mut leader).await;
@@ -247,13 +247,35 @@ async fn counters_that_somebody_cleared_are_told_again() {
         keeper.listen().await;
         assert!(place.server.lock().data == written && !keeper.share.as_ref().unwrap().is_due(), "nothing is new");
     }
-    let Release { version, .. } = slot.last_good();
+    let Release { version, .. } = slot.components().proven;
     assert_eq!(version.signed.as_ref().map(|signed| signed.counter), Some(2), "the page shows it");
+}
+
+/// What a replica heard of refused ones while it served stood in the slot alone, and the counter went on keeping components out.
+#[tokio::test]
+async fn the_counter_of_a_component_that_was_refused_elsewhere_keeps_none_out_here() {
+    let place = SignedSource::new();
+    place.holds("1", Some(1));
+    let mut standby = place.pod("standby", true, |_| ()).await;
+    let slot = serves(&mut standby).await;
+    place.holds("3", Some(3));
+    let mut leader = place.pod("leader", true, |_| ()).await;
+    let led = serves(&mut leader).await;
+    leads(&mut leader).await;
+    standby.listen().await;
+    let refusal = Refusals::default().refuse(&led.standing().proven.digest, "it lied".to_owned());
+    leader.share(Judgement::Refused(refusal)).await;
+    standby.listen().await;
+    let restarted = first(&mut place.pod("standby", false, |_| ()).await).await;
+    assert_eq!(restarted.as_deref(), Ok("1"), "it is remembered, too");
+    place.holds("2", Some(2));
+    standby.look().await;
+    assert_eq!((slot.standing().serving().version.as_str(), slot.standing().is_on_probation()), ("2", true));
 }
 
 #[tokio::test]
 async fn a_component_that_was_signed_under_another_name_does_not_serve() {
-    let place = Place::new();
+    let place = SignedSource::new();
     place.holds("1", Some(1));
     let beside = place.signer.vouches(&version("1"), "other", 1);
     std::fs::write(place.folder.path().join("p.wasm.sig"), beside).unwrap();

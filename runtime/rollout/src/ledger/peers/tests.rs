@@ -174,7 +174,7 @@ fn refused(digest: &str) -> Judgement {
 async fn what_one_replica_finds_out_another_one_knows_and_nothing_is_written_twice() {
     let server = Server::new(Some(BTreeMap::new()));
     let (one, other) = (peers(&server, "/provider", None), peers(&server, "/provider", None));
-    assert_eq!(one.read().await.unwrap(), Entry::of("/provider"));
+    assert_eq!(one.read().await.unwrap(), LedgerEntry::of("/provider"));
     one.tell(&[refused("a"), Judgement::Proven("b".into())]).await.unwrap();
     let known = other.tell(&[refused("a"), refused("c")]).await.unwrap();
     assert_eq!(
@@ -184,9 +184,9 @@ async fn what_one_replica_finds_out_another_one_knows_and_nothing_is_written_twi
     assert_eq!(one.tell(&[refused("c")]).await.unwrap(), known);
     assert_eq!(server.lock().writes, 2);
     let another = peers(&server, "/another", None);
-    assert_eq!(another.read().await.unwrap(), Entry::of("/another"), "each source has its own");
+    assert_eq!(another.read().await.unwrap(), LedgerEntry::of("/another"), "each source has its own");
     let manager = peers(&server, "/provider", Some("another-manager"));
-    assert_eq!(manager.read().await.unwrap(), Entry::of("/provider"), "and each manager");
+    assert_eq!(manager.read().await.unwrap(), LedgerEntry::of("/provider"), "and each manager");
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,7 +217,7 @@ async fn an_entry_that_somebody_broke_counts_for_nothing() {
         ["", "{", "[]", r#"{"source":"/another","refused":[{"digest":"a","reason":"","at":"1970-01-01T00:00:00Z"}]}"#]
     {
         server.lock().data = Some([(one.key.clone(), text.to_owned())].into());
-        assert_eq!(one.read().await.unwrap(), Entry::of("/provider"), "{text}");
+        assert_eq!(one.read().await.unwrap(), LedgerEntry::of("/provider"), "{text}");
     }
     one.tell(&[refused("a")]).await.unwrap();
     assert!(one.read().await.unwrap().why("a").is_some());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ccm_cloud::{Answer, Capability, Cluster, ClusterSubject, Descriptor, LoadBalancers, Node, Reaction, Service};
+use ccm_cloud::{CallFuture, Capability, Cluster, ClusterSubject, Descriptor, LoadBalancers, Node, Reaction, Service};
 use tokio::sync::watch;
 
 use super::{Does, Fake};
@@ -14,7 +14,7 @@ impl Cluster for Fake {
         LoadBalancers::descriptor(self)
     }
 
-    fn reconcile(&self, nodes: Vec<Node>, services: Vec<Service>) -> Answer<'_, Reconciled> {
+    fn reconcile(&self, nodes: Vec<Node>, services: Vec<Service>) -> CallFuture<'_, Reconciled> {
         self.reconcile_noting(nodes, services, Arc::default())
     }
 }
@@ -41,11 +41,11 @@ impl Component for Fake {
         vec![]
     }
 
-    fn follow_credentials(&self) -> Answer<'_, ()> {
+    fn follow_credentials(&self) -> CallFuture<'_, ()> {
         Box::pin(std::future::pending())
     }
 
-    fn reconcile_noting(&self, _: Vec<Node>, _: Vec<Service>, changed: Arc<AtomicBool>) -> Answer<'_, Reconciled> {
+    fn reconcile_noting(&self, _: Vec<Node>, _: Vec<Service>, changed: Arc<AtomicBool>) -> CallFuture<'_, Reconciled> {
         Box::pin(async move {
             if *self.does.lock() == Does::CrashAfterwards {
                 self.acts("reconcile");

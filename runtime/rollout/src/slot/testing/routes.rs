@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ccm_cloud::{
-    Answer, Descriptor, Failure, LoadBalancers, Node, Reaction, Route, RouteChangeError, RouteOutcome, RouteState,
+    CallFuture, Descriptor, Failure, LoadBalancers, Node, Reaction, Route, RouteChangeError, RouteOutcome, RouteState,
     RouteWish, Routes,
 };
 
@@ -14,7 +14,7 @@ impl Routes for Fake {
         LoadBalancers::descriptor(self)
     }
 
-    fn get_all(&self, _: Vec<Node>) -> Answer<'_, Result<Vec<Route>, Failure>> {
+    fn get_all(&self, _: Vec<Node>) -> CallFuture<'_, Result<Vec<Route>, Failure>> {
         let disowns = *self.does.lock() == Does::Disown;
         self.cloud.routes.lock().extend(self.comes.lock().take());
         let right = move || {
@@ -36,7 +36,7 @@ impl Routes for Fake {
         &self,
         obsolete: Vec<Route>,
         wanted: Vec<RouteWish>,
-    ) -> Answer<'_, Result<Vec<RouteOutcome>, RouteChangeError>> {
+    ) -> CallFuture<'_, Result<Vec<RouteOutcome>, RouteChangeError>> {
         Box::pin(async move {
             let does = self.acts("change");
             match does {

@@ -17,7 +17,7 @@ async fn delete(rig: &Rig, service: Service) -> Outcome {
     rig.slot.load_balancers().delete(service).await
 }
 
-/// Version 1 has made the load balancer of `web`; version 2 is on trial.
+/// Version 1 has made the load balancer of `web`; version 2 is on probation.
 async fn after_one(does: Does, settings: ProbationSettings) -> (Rig, Arc<crate::slot::testing::Fake>) {
     let rig = Rig::new(settings);
     assert_eq!(ensure(&rig, service("web")).await.failure, None);
@@ -30,28 +30,28 @@ fn made(uid: &str, by: &str) -> (String, String) {
 }
 
 #[tokio::test]
-async fn on_trial_a_component_changes_what_both_find_and_makes_what_neither_finds() {
+async fn on_probation_a_component_changes_what_both_find_and_makes_what_neither_finds() {
     let (rig, new) = after_one(Does::Right, faults(1)).await;
     let outcome = ensure(&rig, served("web")).await;
     assert_eq!((outcome.failure, outcome.ingress), (None, vec![at("192.0.2.0")]));
     assert_eq!(ensure(&rig, service("new")).await.failure, None);
     assert_eq!(rig.balancers(), [made("new", "2"), made("web", "2")]);
     assert_eq!(delete(&rig, served("web")).await, Outcome::default());
-    assert_eq!((rig.balancers(), rig.is_on_trial()), (vec![made("new", "2")], true));
+    assert_eq!((rig.balancers(), rig.is_on_probation()), (vec![made("new", "2")], true));
     assert_eq!(new.asked.lock()["delete"], 1);
 }
 
 /// As an ordinary `ensure` it would take the last of the cloud's budget from new Services.
 #[tokio::test]
-async fn what_nobody_waits_for_reaches_the_component_as_such_on_trial_and_afterwards() {
-    for is_on_trial in [false, true] {
+async fn what_nobody_waits_for_reaches_the_component_as_such_on_probation_and_afterwards() {
+    for is_on_probation in [false, true] {
         let rig = Rig::new(faults(1));
-        let serving = if is_on_trial { rig.put("2", Does::Right) } else { Arc::clone(&rig.proven) };
+        let serving = if is_on_probation { rig.put("2", Does::Right) } else { Arc::clone(&rig.proven) };
         let outcome = rig.slot.load_balancers().ensure_unhurried(service("web"), Arc::default()).await;
-        assert_eq!(outcome.failure, None, "on trial: {is_on_trial}");
+        assert_eq!(outcome.failure, None, "on probation: {is_on_probation}");
         let asked = |function: &str| serving.asked.lock().get(function).copied();
-        assert_eq!((asked("ensure-unhurried"), asked("ensure")), (Some(1), None), "on trial: {is_on_trial}");
-        assert_eq!(rig.is_on_trial(), is_on_trial);
+        assert_eq!((asked("ensure-unhurried"), asked("ensure")), (Some(1), None), "on probation: {is_on_probation}");
+        assert_eq!(rig.is_on_probation(), is_on_probation);
     }
 }
 
@@ -84,7 +84,7 @@ async fn a_component_that_does_not_find_the_load_balancer_makes_none() {
     rig.proven.does(Does::Fail);
     let failure = ensure(&rig, served("web")).await.failure.unwrap();
     assert!(failure.message.contains("the last good one cannot tell: it cannot tell"), "{failure}");
-    assert_eq!((new.asked.lock().get("ensure"), rig.is_on_trial()), (None, true));
+    assert_eq!((new.asked.lock().get("ensure"), rig.is_on_probation()), (None, true));
 }
 
 #[tokio::test]
@@ -108,7 +108,7 @@ async fn a_crash_is_tried_again_later_and_never_made_again_at_once_by_another() 
     for (does, by) in [(Does::Crash, "1"), (Does::CrashAfterwards, "2")] {
         let (rig, _) = after_one(does, faults(2)).await;
         for _ in 0..2 {
-            assert!(rig.is_on_trial(), "{does:?}");
+            assert!(rig.is_on_probation(), "{does:?}");
             assert!(ensure(&rig, served("web")).await.failure.is_some(), "{does:?}");
             assert_eq!(rig.balancers(), [made("web", by)], "{does:?}");
         }
@@ -123,7 +123,7 @@ async fn a_crash_is_tried_again_later_and_never_made_again_at_once_by_another() 
 async fn what_a_new_component_says_that_it_deleted_is_gone_only_when_the_witness_finds_nothing() {
     let (rig, _) = after_one(Does::Leave, faults(3)).await;
     for _ in 0..3 {
-        assert!(rig.is_on_trial(), "a cloud may show it a while longer");
+        assert!(rig.is_on_probation(), "a cloud may show it a while longer");
         let failure = delete(&rig, served("web")).await.failure.unwrap();
         assert!(failure.message.contains("still finds"), "{failure}");
     }
@@ -178,7 +178,7 @@ async fn what_changes_nothing_is_answered_by_the_proven_one_meanwhile() {
     assert_eq!(one.locks(service("web")).await, Ok(vec![]));
     assert_eq!(one.get(served("web")).await, Ok(Some(vec![at("192.0.2.0")])));
     assert_eq!(one.validate(service("web"), Some(served("web")), true).await, Ok(vec![]));
-    assert!(rig.is_on_trial());
+    assert!(rig.is_on_probation());
     assert_eq!(one.get(service("other")).await, Ok(None));
     assert!(rig.why("2").unwrap().contains("5 of its first 5 calls"), "{:?}", rig.why("2"));
 }
@@ -196,10 +196,10 @@ async fn a_refusal_counts_only_where_the_proven_one_has_served() {
         rig.proven.does(Does::Refuse);
         refused(service("new")).await;
     }
-    assert!(rig.is_on_trial(), "the Service was never served");
+    assert!(rig.is_on_probation(), "the Service was never served");
     rig.proven.does(Does::Right);
     for _ in 0..2 {
-        assert!(rig.is_on_trial());
+        assert!(rig.is_on_probation());
         refused(served("web")).await;
     }
     assert_eq!(rig.serving(), "1");
@@ -215,13 +215,13 @@ async fn the_questions_of_the_admission_webhook_prove_nothing() {
         assert_eq!(one.validate(service("web"), None, true).await, Ok(vec![]));
         assert_eq!(one.name(service("web")).await, Ok("web".to_owned()));
         tokio::time::advance(Duration::from_secs(60)).await;
-        assert!(rig.is_on_trial());
+        assert!(rig.is_on_probation());
     }
     for _ in 0..2 {
         assert!(one.get(served("web")).await.is_ok());
         tokio::time::advance(Duration::from_secs(60)).await;
     }
-    assert!(!rig.is_on_trial());
+    assert!(!rig.is_on_probation());
 }
 
 #[tokio::test]
@@ -229,7 +229,7 @@ async fn a_cloud_that_is_slow_or_at_its_limit_is_nobodys_fault() {
     let (rig, _) = after_one(Does::Throttle, faults(1)).await;
     assert!(ensure(&rig, served("web")).await.failure.is_some());
     assert!(delete(&rig, served("web")).await.failure.is_some());
-    assert!(rig.is_on_trial());
+    assert!(rig.is_on_probation());
 }
 
 /// In a survey it was believed at once.
@@ -243,14 +243,14 @@ async fn what_the_witness_knows_from_before_is_no_fault_of_the_new_one() {
     };
     let one = rig().await;
     assert_eq!(one.slot.load_balancers().get(served("web")).await, Ok(None));
-    assert!(one.is_on_trial(), "get");
+    assert!(one.is_on_probation(), "get");
     let one = rig().await;
     let wishes = vec![Wish { service: served("web"), backends: vec![] }];
     let standings = one.slot.load_balancers().survey(Arc::default(), wishes).await;
-    assert_eq!((standings, one.is_on_trial()), (Ok(vec![Standing::Missing]), true), "survey");
+    assert_eq!((standings, one.is_on_probation()), (Ok(vec![Standing::Missing]), true), "survey");
     let one = rig().await;
     assert_eq!(ensure(&one, served("web")).await.failure, None);
-    assert!(one.is_on_trial(), "ensure");
+    assert!(one.is_on_probation(), "ensure");
 }
 
 /// The controller lets such a Service go.
@@ -279,14 +279,14 @@ async fn whose_a_load_balancer_is_both_must_say() {
 }
 
 #[tokio::test]
-async fn faults_in_the_questions_of_the_admission_webhook_end_no_trial() {
+async fn faults_in_the_questions_of_the_admission_webhook_end_no_probation() {
     for does in [Does::Refuse, Does::Fail] {
         let (rig, _) = after_one(does, faults(1)).await;
         let one = rig.slot.load_balancers();
         for _ in 0..5 {
             assert_eq!(one.validate(service("web"), None, true).await, Ok(vec![]), "{does:?}");
         }
-        assert!(rig.is_on_trial(), "{does:?}");
+        assert!(rig.is_on_probation(), "{does:?}");
     }
 }
 
@@ -303,7 +303,7 @@ async fn what_the_witness_cannot_tell_is_tried_again() {
         rig.proven.does(witness);
         let failure = ensure(&rig, service("new")).await.failure.unwrap();
         assert_eq!(failure.reaction, told, "{witness:?}: {failure}");
-        assert!(rig.is_on_trial(), "{witness:?}");
+        assert!(rig.is_on_probation(), "{witness:?}");
     }
 }
 
@@ -312,10 +312,10 @@ async fn what_the_witness_cannot_tell_is_tried_again() {
 async fn a_component_that_is_withdrawn_changes_nothing_more() {
     let (rig, _) = after_one(Does::Right, faults(1)).await;
     let work = rig.slot.load_balancers();
-    assert!(rig.slot.put_back(&digest("1")) && !rig.is_on_trial());
+    assert!(rig.slot.put_back(&digest("1")) && !rig.is_on_probation());
     assert!(work.ensure(served("web"), Arc::default()).await.failure.is_some());
     assert_eq!(rig.balancers(), [made("web", "1")]);
-    assert!(rig.slot.is_refused(&work.component()));
+    assert!(rig.slot.is_taken_back(&work.component()));
 }
 
 #[test]

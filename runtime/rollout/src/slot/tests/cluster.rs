@@ -25,7 +25,7 @@ async fn the_proven_one_does_what_a_new_one_fails_at_and_the_failures_count() {
     ] {
         let (rig, _) = Rig::trying(does, faults(2));
         assert_eq!(reconcile(&rig).await, Ok(vec![]), "{does:?}");
-        assert!(rig.is_on_trial(), "{does:?}");
+        assert!(rig.is_on_probation(), "{does:?}");
         assert_eq!(reconcile(&rig).await, Ok(vec![]), "{does:?}");
         assert!(rig.why("2").unwrap().starts_with(why), "{does:?}: {:?}", rig.why("2"));
     }
@@ -45,7 +45,7 @@ async fn what_both_fail_at_is_nobodys_fault_and_a_cloud_that_asks_for_a_pause_ge
         let (rig, _) = Rig::trying(does, faults(1));
         rig.proven.does(witness);
         assert_eq!(reconcile(&rig).await.unwrap_err().reaction, told, "{does:?}");
-        assert!(rig.is_on_trial(), "{does:?}");
+        assert!(rig.is_on_probation(), "{does:?}");
     }
 }
 
@@ -54,7 +54,7 @@ async fn what_both_fail_at_is_nobodys_fault_and_a_cloud_that_asks_for_a_pause_ge
 async fn the_proven_one_does_not_begin_anew_at_once_what_crashed_with_the_cloud_half_changed() {
     let (rig, _) = Rig::trying(Does::CrashAfterwards, faults(2));
     assert!(reconcile(&rig).await.is_err());
-    assert_eq!((rig.is_on_trial(), rig.proven.asked.lock().get("reconcile")), (true, None));
+    assert_eq!((rig.is_on_probation(), rig.proven.asked.lock().get("reconcile")), (true, None));
     assert!(reconcile(&rig).await.is_err());
     assert!(rig.why("2").unwrap().contains("gave no answer"));
     assert_eq!(reconcile(&rig).await, Ok(vec![]));

@@ -1,4 +1,4 @@
-//! Another configuration while calls are under way and a component is on trial.
+//! Another configuration while calls are under way and a component is on probation.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,13 +11,13 @@ use crate::slot::ProbationSettings;
 use crate::slot::state::Reconfigured;
 use crate::slot::testing::{Fake, release, service};
 
-/// Gives both components of a trial this configuration.
+/// Gives both components of a probation this configuration.
 fn configure(rig: &Rig, configuration: u32) {
-    let stands = rig.slot.stands();
+    let stands = rig.slot.components();
     let other = |component: &Fake| release(component.configured(configuration));
     let with = Reconfigured {
         proven: Some(other(&stands.proven.component)),
-        trial: stands.trial.as_ref().map(|trial| Ok(other(&trial.component))),
+        candidate: stands.candidate.as_ref().map(|candidate| Ok(other(&candidate.component))),
     };
     assert!(rig.slot.configure(stands.generation, with).is_some());
 }
@@ -34,10 +34,10 @@ async fn a_call_that_began_with_the_configuration_before_counts_neither_against_
         assert!(old.configuration != rig.slot.component().configuration);
         drop(work.get(service("w")).await);
         drop(work.ensure(service("w"), Arc::default()).await);
-        assert_eq!((rig.is_on_trial(), rig.why("2")), (true, None), "{does:?}");
+        assert_eq!((rig.is_on_probation(), rig.why("2")), (true, None), "{does:?}");
         rig.slot.component().does(Does::Right);
         assert_eq!(answers(&rig).await, "2");
-        assert!(!rig.is_on_trial(), "{does:?}: its own answer counts");
+        assert!(!rig.is_on_probation(), "{does:?}: its own answer counts");
     }
 }
 
@@ -51,7 +51,7 @@ async fn work_of_a_refused_component_ends_also_where_it_began_with_the_configura
     }
     rig.slot.component().does(Does::Lose);
     assert_eq!(answers(&rig).await, "1");
-    assert!(rig.why("2").is_some() && !rig.is_on_trial());
+    assert!(rig.why("2").is_some() && !rig.is_on_probation());
     let failure = work.ensure(service("web"), Arc::default()).await.failure.unwrap();
     assert!(failure.message.contains("was rolled back during this work"), "{failure}");
     assert_eq!((rig.balancers(), old.asked.lock().get("ensure")), (vec![], None));
@@ -59,14 +59,14 @@ async fn work_of_a_refused_component_ends_also_where_it_began_with_the_configura
 
 /// The proven one answered from the configuration before, and so a good component was refused for good.
 #[tokio::test]
-async fn a_good_component_on_trial_is_not_refused_because_of_what_a_configuration_says() {
+async fn a_good_component_on_probation_is_not_refused_because_of_what_a_configuration_says() {
     let (rig, _) = Rig::trying(Does::Right, faults(1));
     configure(&rig, 1);
     for _ in 0..3 {
         let failure = rig.slot.load_balancers().get(service("y")).await.unwrap_err();
         assert!(failure.message.contains("no network"), "{failure}");
     }
-    assert_eq!((rig.is_on_trial(), rig.why("2")), (true, None));
+    assert_eq!((rig.is_on_probation(), rig.why("2")), (true, None));
     rig.slot.component().does(Does::Lose);
     assert_eq!(answers(&rig).await, "1", "what is its own fault counts");
     assert!(rig.why("2").is_some());
@@ -98,8 +98,8 @@ async fn what_differs_while_two_have_different_configurations_neither_refuses_no
     }
     tokio::time::advance(settings.time).await;
     differ().await;
-    assert_eq!((rig.is_on_trial(), rig.why("2")), (true, None), "who differs is not proven");
-    // Another name would make a second load balancer: then it stays on trial until both have the same configuration.
+    assert_eq!((rig.is_on_probation(), rig.why("2")), (true, None), "who differs is not proven");
+    // Another name would make a second load balancer: then it stays on probation until both have the same configuration.
     for (does, is_proven) in [(Does::Right, true), (Does::Rename, false)] {
         let rig = Rig::new(settings);
         let new = Fake::of("2", does, &rig.cloud, 1);
@@ -111,7 +111,7 @@ async fn what_differs_while_two_have_different_configurations_neither_refuses_no
             tokio::time::advance(Duration::from_secs(seconds)).await;
         }
         answers(&rig).await;
-        assert_eq!((!rig.is_on_trial(), rig.why("2")), (is_proven, None), "{does:?}");
+        assert_eq!((!rig.is_on_probation(), rig.why("2")), (is_proven, None), "{does:?}");
         assert_eq!(rig.balancers().len(), usize::from(is_proven), "{does:?}");
     }
     // What it does by itself counts.
@@ -125,7 +125,7 @@ async fn what_differs_while_two_have_different_configurations_neither_refuses_no
 
 /// A Service that the two name in two ways was never ensured: nobody was refused or proven for it, and nobody returned.
 #[tokio::test(start_paused = true)]
-async fn a_trial_apart_ends_without_a_verdict_when_the_two_have_not_come_to_agree() {
+async fn a_probation_apart_ends_without_a_verdict_when_the_two_have_not_come_to_agree() {
     let settings = ProbationSettings { calls: 2, ..faults(2) };
     for (does, is_called) in [(Does::Rename, true), (Does::Rename, false), (Does::Lose, false)] {
         let rig = Rig::new(settings);
@@ -143,11 +143,11 @@ async fn a_trial_apart_ends_without_a_verdict_when_the_two_have_not_come_to_agre
         for _ in 0..9 {
             follow().await;
         }
-        assert_eq!((rig.is_on_trial(), rig.why("2")), (true, None), "{does:?}: either may be right");
+        assert_eq!((rig.is_on_probation(), rig.why("2")), (true, None), "{does:?}: either may be right");
         for _ in 0..2 {
             follow().await;
         }
-        assert_eq!((rig.serving().as_str(), rig.is_on_trial(), rig.why("2")), ("1", false, None), "{does:?}");
+        assert_eq!((rig.serving().as_str(), rig.is_on_probation(), rig.why("2")), ("1", false, None), "{does:?}");
         assert!(rig.slot.put_apart(release(Fake::of("2", Does::Right, &rig.cloud, 1))).is_some(), "it may come again");
     }
 }

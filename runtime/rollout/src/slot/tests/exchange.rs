@@ -29,7 +29,7 @@ async fn a_call_ends_on_the_component_that_it_began_on_which_is_freed_then() {
 
     rig.put("3", Does::Right);
     assert_eq!(answers(&rig).await, "3", "while the other call waits");
-    assert!(!rig.is_on_trial());
+    assert!(!rig.is_on_probation());
     assert!(old.upgrade().is_some(), "it was freed under a call that runs");
     calls.abort_all();
     while calls.join_next().await.is_some() {}
@@ -37,7 +37,7 @@ async fn a_call_ends_on_the_component_that_it_began_on_which_is_freed_then() {
 }
 
 #[tokio::test]
-async fn the_proven_one_is_kept_for_the_time_of_a_trial_and_the_refused_one_is_freed() {
+async fn the_proven_one_is_kept_for_the_time_of_a_probation_and_the_refused_one_is_freed() {
     let rig = Rig::new(ProbationSettings { calls: 2, ..SHORT });
     let Rig { slot, cloud, proven, .. } = &rig;
     let freed = Arc::downgrade(&slot.component());
@@ -91,7 +91,7 @@ async fn work_that_began_with_a_component_that_was_refused_meanwhile_changes_not
     assert!(work.orphan(service("web")).await.is_err());
     assert_eq!((rig.balancers(), new.asked.lock().get("ensure")), (vec![], None));
     assert_eq!(work.get(service("web")).await, Ok(None), "the proven one answers questions");
-    assert!(rig.slot.is_refused("2fffffffffff") && !rig.slot.is_refused("1fffffffffff"));
+    assert!(rig.slot.is_taken_back("2fffffffffff") && !rig.slot.is_taken_back("1fffffffffff"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -122,7 +122,7 @@ async fn under_load_every_answer_is_whole_and_of_the_component_of_the_moment() {
         answered.acquire().await.unwrap().forget();
     }
     callers.join_all().await;
-    assert!(rig.is_on_trial());
+    assert!(rig.is_on_probation());
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn the_generation_grows_whenever_another_one_serves_and_with_nothing_else(
     assert!(generations.has_changed().unwrap());
     assert_eq!(*generations.borrow_and_update(), 2);
     answers(&rig).await;
-    assert!(!rig.is_on_trial() && !generations.has_changed().unwrap(), "it is the same component");
+    assert!(!rig.is_on_probation() && !generations.has_changed().unwrap(), "it is the same component");
     rig.put("3", Does::Lose);
     assert_eq!(*generations.borrow_and_update(), 3);
     assert_eq!(answers(&rig).await, "2");
@@ -177,12 +177,12 @@ async fn what_others_tell_again_of_long_ago_neither_drives_out_what_is_newer_nor
     let doubts = rig.slot.doubts();
     tell(&old);
     assert!(!doubts.has_changed().unwrap());
-    assert!(rig.slot.refused().iter().eq(&new));
+    assert!(rig.slot.standing().refused.iter().eq(&new));
 }
 
-/// It is the witness still, and what the one on trial has shown so far is as true as before.
+/// It is the witness still, and what the one on probation has shown so far is as true as before.
 #[tokio::test(start_paused = true)]
-async fn a_peers_refusal_of_the_proven_one_neither_ends_a_running_trial_nor_begins_it_anew() {
+async fn a_peers_refusal_of_the_proven_one_neither_ends_a_running_probation_nor_begins_it_anew() {
     let settings = ProbationSettings { time: Duration::from_secs(60), calls: 3, faults: 2 };
     let contested = |rig: &Rig| rig.slot.peer_refused(Refusals::default().refuse(&digest("1"), "it lied".into()));
     let (rig, _) = Rig::trying(Does::Right, settings);
@@ -192,21 +192,21 @@ async fn a_peers_refusal_of_the_proven_one_neither_ends_a_running_trial_nor_begi
     }
     tokio::time::advance(settings.time).await;
     contested(&rig);
-    assert_eq!((rig.is_on_trial(), *rig.slot.generations().borrow()), (true, 2));
+    assert_eq!((rig.is_on_probation(), *rig.slot.generations().borrow()), (true, 2));
     assert_eq!(
         work.ensure(service("web"), Arc::default()).await.failure,
         None,
         "work goes on, and is the third answer"
     );
-    assert_eq!((rig.is_on_trial(), rig.serving().as_str()), (false, "2"), "time and answers of before count");
+    assert_eq!((rig.is_on_probation(), rig.serving().as_str()), (false, "2"), "time and answers of before count");
     assert_eq!(rig.why("1").as_deref(), Some("it lied"), "it is proven no longer");
 
     let (rig, _) = Rig::trying(Does::Lose, settings);
     assert_eq!(answers(&rig).await, "1");
     contested(&rig);
-    assert!(rig.is_on_trial());
+    assert!(rig.is_on_probation());
     assert_eq!(answers(&rig).await, "1");
-    assert_eq!((rig.is_on_trial(), rig.serving().as_str()), (false, "1"), "faults of before count");
+    assert_eq!((rig.is_on_probation(), rig.serving().as_str()), (false, "1"), "faults of before count");
     assert!(rig.why("2").is_some() && rig.why("1").is_none(), "the last good one returns all the same");
 }
 
@@ -220,7 +220,7 @@ async fn all_that_becomes_of_components_is_told_once_and_in_order() {
     answers(&rig).await;
     rig.put("4", Does::Right);
     rig.slot.put_back(&digest("2"));
-    let with = || Reconfigured { proven: Some(release(Fake::new("2", Does::Right, &rig.cloud))), trial: None };
+    let with = || Reconfigured { proven: Some(release(Fake::new("2", Does::Right, &rig.cloud))), candidate: None };
     assert!(rig.slot.configure(6, with()).is_some());
     assert_eq!(rig.slot.configure(6, with()), None, "it was made before");
     assert_eq!(rig.slot.put(release(Fake::new("3", Does::Right, &rig.cloud))), None, "it was refused");
@@ -228,16 +228,16 @@ async fn all_that_becomes_of_components_is_told_once_and_in_order() {
     while let Ok(news) = rig.news.try_recv() {
         told.push(match news {
             News::FirstCall(_) => "first call".to_owned(),
-            News::Changed(transition, view) => {
+            News::Changed(transition, standing) => {
                 let what = match transition {
                     Transition::Exchanged { before } => format!("in place of {}", before.version),
                     Transition::Proven => "proven".to_owned(),
                     Transition::Returned { failed, .. } => format!("{} refused", failed.version),
-                    Transition::Withdrawn { trial, .. } => format!("{} withdrawn", trial.version),
+                    Transition::Withdrawn { candidate, .. } => format!("{} withdrawn", candidate.version),
                     Transition::Contested { proven, .. } => format!("{} contested", proven.version),
                     Transition::Configured => "configured".to_owned(),
                 };
-                format!("{} {what}, {}", view.serving.version, view.generation)
+                format!("{} {what}, {}", standing.serving().version, standing.generation)
             }
         });
     }

@@ -17,21 +17,21 @@ async fn a_component_is_proven_when_it_has_answered_well_often_enough_and_long_e
     for _ in 0..5 {
         assert_eq!(answers(&rig).await, "2");
     }
-    assert!(rig.is_on_trial(), "its time is not over");
+    assert!(rig.is_on_probation(), "its time is not over");
     tokio::time::advance(Duration::from_secs(59)).await;
     answers(&rig).await;
-    assert!(rig.is_on_trial());
+    assert!(rig.is_on_probation());
     tokio::time::advance(Duration::from_secs(1)).await;
     answers(&rig).await;
-    assert!(!rig.is_on_trial());
+    assert!(!rig.is_on_probation());
 
     let (rig, _) = Rig::trying(Does::Right, MINUTE);
     for seconds in [3600, 3600, 0] {
         tokio::time::advance(Duration::from_secs(seconds)).await;
-        assert!(rig.is_on_trial(), "it was hardly ever asked");
+        assert!(rig.is_on_probation(), "it was hardly ever asked");
         answers(&rig).await;
     }
-    assert!(!rig.is_on_trial());
+    assert!(!rig.is_on_probation());
 }
 
 /// Answers that failed with either component once proved the new one, while the cloud was down.
@@ -43,17 +43,17 @@ async fn an_outage_proves_nothing_and_lengthens_a_probation() {
         tokio::time::advance(Duration::from_secs(60)).await;
         assert!(matches!(find(&rig, &["a"]).await.unwrap().as_slice(), [Finding::Unknown(_)]));
     }
-    assert!(rig.is_on_trial());
+    assert!(rig.is_on_probation());
     for does in [&new, &rig.proven] {
         does.does(Does::Right);
     }
     for _ in 0..2 {
         answers(&rig).await;
         tokio::time::advance(Duration::from_secs(60)).await;
-        assert!(rig.is_on_trial());
+        assert!(rig.is_on_probation());
     }
     answers(&rig).await;
-    assert!(!rig.is_on_trial());
+    assert!(!rig.is_on_probation());
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,10 +72,10 @@ async fn a_fault_begins_the_time_of_a_probation_anew() {
         }
         tokio::time::advance(Duration::from_secs(59)).await;
         answers(&rig).await;
-        assert!(rig.is_on_trial(), "{does:?}");
+        assert!(rig.is_on_probation(), "{does:?}");
         tokio::time::advance(Duration::from_secs(1)).await;
         answers(&rig).await;
-        assert!(!rig.is_on_trial(), "{does:?}");
+        assert!(!rig.is_on_probation(), "{does:?}");
     }
 }
 
@@ -88,20 +88,20 @@ async fn a_probation_is_over_when_its_time_is_though_nobody_asks_anything_then()
     following.spawn(async move { followed.follow().await });
     answers(&rig).await;
     tokio::time::sleep(Duration::from_secs(600)).await;
-    assert!(rig.is_on_trial(), "it was hardly ever asked");
+    assert!(rig.is_on_probation(), "it was hardly ever asked");
     for _ in 0..2 {
         answers(&rig).await;
     }
-    assert!(!rig.is_on_trial());
+    assert!(!rig.is_on_probation());
 
     rig.put("3", Does::Right);
     for _ in 0..3 {
         answers(&rig).await;
     }
     tokio::time::sleep(Duration::from_secs(59)).await;
-    assert!(rig.is_on_trial());
+    assert!(rig.is_on_probation());
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert!(!rig.is_on_trial());
+    assert!(!rig.is_on_probation());
 }
 
 /// A standby loads what the leader loads, and makes no calls with it: an hour without any says nothing.
@@ -111,11 +111,11 @@ async fn the_time_of_a_probation_begins_with_the_first_good_answer() {
     tokio::time::advance(Duration::from_secs(3600)).await;
     for _ in 0..5 {
         assert_eq!(answers(&rig).await, "2");
-        assert!(rig.is_on_trial());
+        assert!(rig.is_on_probation());
     }
     tokio::time::advance(Duration::from_secs(60)).await;
     answers(&rig).await;
-    assert!(!rig.is_on_trial());
+    assert!(!rig.is_on_probation());
 }
 
 #[tokio::test]
@@ -138,12 +138,12 @@ async fn a_component_that_is_worse_goes_after_so_many_faults_and_the_proven_one_
         let (rig, _) = Rig::trying(does, faults(3));
         for _ in 0..2 {
             assert_eq!(answers(&rig).await, "1", "{does:?}");
-            assert_eq!((rig.is_on_trial(), rig.serving()), (true, "2".to_owned()), "{does:?}");
+            assert_eq!((rig.is_on_probation(), rig.serving()), (true, "2".to_owned()), "{does:?}");
         }
         assert_eq!(answers(&rig).await, "1", "{does:?}");
         assert_eq!(rig.why("2").as_deref(), Some(why));
-        assert_eq!((rig.is_on_trial(), rig.serving()), (false, "1".to_owned()), "{does:?}");
-        assert_eq!(rig.slot.view().generation, 3, "{does:?}");
+        assert_eq!((rig.is_on_probation(), rig.serving()), (false, "1".to_owned()), "{does:?}");
+        assert_eq!(rig.slot.standing().generation, 3, "{does:?}");
         assert_eq!(answers(&rig).await, "1", "{does:?}");
         assert!(rig.proven.forgot.load(std::sync::atomic::Ordering::Relaxed) > 0, "{does:?}: it knows what was before");
     }
@@ -168,7 +168,7 @@ async fn a_machine_is_absent_only_when_both_say_so() {
             }
             _ => panic!("{witness:?}: {findings:?}"),
         }
-        assert!(rig.is_on_trial(), "{witness:?}: nobody knows who is right");
+        assert!(rig.is_on_probation(), "{witness:?}: nobody knows who is right");
     }
     let (rig, _) = Rig::trying(Does::Lose, faults(1));
     assert_eq!(answers(&rig).await, "1");
@@ -181,7 +181,7 @@ async fn a_component_that_is_proven_is_believed() {
     let at_once = ProbationSettings { time: Duration::ZERO, calls: 1, faults: 1 };
     let (rig, new) = Rig::trying(Does::Right, at_once);
     answers(&rig).await;
-    assert!(!rig.is_on_trial());
+    assert!(!rig.is_on_probation());
     new.does(Does::Lose);
     assert_eq!(find(&rig, &["a"]).await, Ok(vec![Finding::Absent]));
 }
@@ -191,7 +191,7 @@ async fn a_cloud_that_asks_for_a_pause_is_left_alone_by_both() {
     let (rig, _) = Rig::trying(Does::Throttle, faults(1));
     let findings = find(&rig, &["a"]).await.unwrap();
     assert!(matches!(findings.as_slice(), [Finding::Unknown(failure)] if failure.reaction == Reaction::Throttled));
-    assert!(rig.is_on_trial());
+    assert!(rig.is_on_probation());
     assert_eq!(rig.proven.asked.lock().get("instances.find"), None, "the proven one asked the cloud");
 }
 
@@ -203,12 +203,12 @@ async fn where_both_fail_the_failure_of_the_new_one_is_told_and_only_crashes_cou
         let findings = find(&rig, &["a"]).await.unwrap();
         assert!(matches!(findings.as_slice(), [Finding::Unknown(failure)] if failure.message == "it cannot tell"));
     }
-    assert!(rig.is_on_trial());
+    assert!(rig.is_on_probation());
     // Whatever ails the cloud, a crash is a component's own.
     new.does(Does::Crash);
     rig.proven.does(Does::Crash);
     for _ in 0..2 {
-        assert!(rig.is_on_trial());
+        assert!(rig.is_on_probation());
         assert!(matches!(find(&rig, &["a"]).await, Err(FindError::Crashed(_))));
     }
     assert_eq!(rig.serving(), "1");
@@ -220,10 +220,10 @@ async fn what_fails_in_place_of_another_newcomer_returns_to_the_one_that_was_pro
     assert_eq!(answers(&rig).await, "2");
     rig.put("3", Does::Crash);
     for _ in 0..2 {
-        assert!(rig.is_on_trial());
+        assert!(rig.is_on_probation());
         assert_eq!(answers(&rig).await, "1");
     }
-    assert_eq!((rig.serving(), rig.slot.view().generation), ("1".to_owned(), 4));
+    assert_eq!((rig.serving(), rig.slot.standing().generation), ("1".to_owned(), 4));
     assert_eq!((rig.why("2"), rig.why("3").is_some()), (None, true));
 }
 
@@ -234,7 +234,7 @@ async fn a_first_component_has_nobody_to_return_to_and_is_asked_alone() {
     for _ in 0..5 {
         assert!(matches!(find(&rig, &["a"]).await, Err(FindError::Crashed(_))));
     }
-    assert_eq!((rig.is_on_trial(), rig.serving(), rig.slot.view().generation), (false, "1".to_owned(), 1));
+    assert_eq!((rig.is_on_probation(), rig.serving(), rig.slot.standing().generation), (false, "1".to_owned(), 1));
 }
 
 /// All of them began on the component that fails, and all of them see that it failed.
@@ -249,7 +249,7 @@ async fn faults_of_calls_at_the_same_time_roll_back_once() {
             calls.spawn(async move { answers(&rig).await });
         }
         assert_eq!(calls.join_all().await, ["1"; 16], "{does:?}");
-        assert_eq!((rig.serving(), rig.slot.view().generation), ("1".to_owned(), 3), "{does:?}");
+        assert_eq!((rig.serving(), rig.slot.standing().generation), ("1".to_owned(), 3), "{does:?}");
     }
 }
 
@@ -280,7 +280,7 @@ async fn what_a_component_did_before_it_was_put_into_the_slot_does_not_count() {
     new.does(Does::Right);
     assert!(rig.slot.put(crate::slot::testing::release(new)).is_some());
     assert_eq!(answers(&rig).await, "2");
-    assert!(rig.is_on_trial());
+    assert!(rig.is_on_probation());
 }
 
 /// An autoscaler takes machines away all the time, and the proven one had seen them a moment ago.
@@ -292,7 +292,7 @@ async fn what_the_witness_knows_from_before_is_no_fault_of_the_new_one() {
         rig.proven.remembers.store(true, std::sync::atomic::Ordering::Relaxed);
         let findings = find(&rig, &["a"]).await.unwrap();
         assert_eq!(matches!(findings.as_slice(), [Finding::Absent]), is_absent, "{findings:?}");
-        assert!(rig.is_on_trial(), "{does:?}");
+        assert!(rig.is_on_probation(), "{does:?}");
         assert_eq!(rig.proven.asked.lock()["instances.find"], 2, "{does:?}");
     }
 }

@@ -21,7 +21,7 @@ async fn make(rig: &Rig, network: &str) -> Result<Vec<RouteOutcome>, RouteChange
     rig.slot.routes().change(vec![], vec![wish(network, "a")]).await
 }
 
-/// Version 2 on trial, in a cloud with one route to Node `a`.
+/// Version 2 on probation, in a cloud with one route to Node `a`.
 fn trying(does: Does, limit: u32) -> Rig {
     let (rig, _) = Rig::trying(does, faults(limit));
     rig.cloud.routes.lock().insert("10.244.0.0/24".to_owned(), ("a".to_owned(), "1".to_owned()));
@@ -34,11 +34,11 @@ async fn where_a_new_one_does_not_say_the_same_of_a_route_the_proven_one_is_beli
     for does in [Does::Lose, Does::Disown, Does::Fail, Does::Crash] {
         let rig = trying(does, 2);
         for _ in 0..2 {
-            assert!(rig.is_on_trial(), "{does:?}");
+            assert!(rig.is_on_probation(), "{does:?}");
             let routes = all(&rig).await.unwrap();
             assert_eq!(routes[0].node.as_deref(), Some("a"), "{does:?}");
         }
-        assert!(!rig.is_on_trial() && rig.why("2").is_some(), "{does:?}");
+        assert!(!rig.is_on_probation() && rig.why("2").is_some(), "{does:?}");
     }
 }
 
@@ -48,7 +48,7 @@ async fn beside_a_proven_one_that_knows_no_routes_a_new_one_removes_none() {
     let rig = trying(Does::Right, 1);
     rig.proven.does(Does::Lack);
     assert_eq!(all(&rig).await, Ok(vec![]));
-    assert!(rig.is_on_trial());
+    assert!(rig.is_on_probation());
 }
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn what_the_proven_one_remembers_from_before_counts_for_nothing() {
     rig.cloud.routes.lock().clear();
     rig.proven.remembers.store(true, std::sync::atomic::Ordering::Relaxed);
     assert_eq!(all(&rig).await, Ok(vec![]));
-    assert!(rig.is_on_trial());
+    assert!(rig.is_on_probation());
 }
 
 #[tokio::test]
@@ -65,7 +65,7 @@ async fn where_the_proven_one_cannot_tell_nothing_is_decided() {
     let rig = trying(Does::Right, 1);
     rig.proven.does(Does::Fail);
     let failure = all(&rig).await.unwrap_err();
-    assert!(failure.message.contains("on probation") && rig.is_on_trial(), "{failure}");
+    assert!(failure.message.contains("on probation") && rig.is_on_probation(), "{failure}");
 }
 
 #[tokio::test]
@@ -78,14 +78,14 @@ async fn the_proven_one_makes_what_a_new_one_refuses_and_a_pause_is_nobodys_faul
     }
     let rig = trying(Does::Throttle, 1);
     let paused = make(&rig, "10.244.1.0/24").await.unwrap_err().into_failure();
-    assert!(paused.reaction == Reaction::Throttled && rig.is_on_trial());
+    assert!(paused.reaction == Reaction::Throttled && rig.is_on_probation());
 }
 
 #[tokio::test]
 async fn what_crashed_is_not_begun_anew_at_once_by_the_proven_one() {
     let rig = trying(Does::CrashAfterwards, 2);
     assert!(make(&rig, "10.244.1.0/24").await.is_err());
-    assert_eq!((rig.is_on_trial(), rig.proven.asked.lock().get("change")), (true, None));
+    assert_eq!((rig.is_on_probation(), rig.proven.asked.lock().get("change")), (true, None));
 }
 
 /// What one component found, another may not know how to change.
@@ -96,11 +96,11 @@ async fn a_run_is_done_by_the_component_that_found_its_routes_whatever_is_exchan
     assert_eq!(run.get_all(vec![node("a")]).await.unwrap().len(), 1, "the proven one found it");
     run.change(vec![], vec![wish("10.244.1.0/24", "a")]).await.unwrap();
     assert_eq!(rig.cloud.routes.lock()["10.244.1.0/24"].1, "1", "and changes it");
-    // The next run begins with the new one, which loses its trial in the middle.
+    // The next run begins with the new one, which loses its probation in the middle.
     let run = rig.slot.routes();
     let failure = {
         all(&rig).await.unwrap();
-        assert!(!rig.is_on_trial());
+        assert!(!rig.is_on_probation());
         run.change(vec![], vec![wish("10.244.2.0/24", "a")]).await.unwrap_err().into_failure()
     };
     assert!(failure.message.contains("was rolled back during this work"), "{failure}");
@@ -113,7 +113,7 @@ async fn a_route_that_comes_between_two_questions_is_no_difference() {
     let late = ("10.244.7.0/24".to_owned(), ("a".to_owned(), "1".to_owned()));
     *rig.proven.comes.lock() = Some(late);
     let routes = all(&rig).await.unwrap();
-    assert_eq!((routes.len(), rig.is_on_trial()), (2, true), "the witness has seen it");
+    assert_eq!((routes.len(), rig.is_on_probation()), (2, true), "the witness has seen it");
     assert_eq!(all(&rig).await.unwrap().len(), 2);
     assert_eq!(rig.why("2"), None);
 }

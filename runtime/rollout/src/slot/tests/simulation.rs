@@ -18,12 +18,12 @@ use fastrand::Rng;
 use futures::FutureExt as _;
 
 use super::*;
-use crate::ledger::{Entry, Judgement};
+use crate::ledger::{Judgement, LedgerEntry};
 use crate::slot::state::Transition;
 use crate::slot::testing::{Balancer, Cloud, Fake, digest, is_narrow, is_of_a_kind, release, service};
 use crate::slot::{News, ProbationSettings, Slot};
 use event::{Event, event};
-use replica::{Folder, Place, Replica};
+use replica::{Folder, KeptSlot, Replica};
 use work::Object;
 
 const SEEDS: u64 = 10_000;
@@ -45,7 +45,7 @@ struct Simulation {
     replicas: [Replica; 2],
     leader: usize,
     /// What the ConfigMap holds.
-    shared: Entry,
+    shared: LedgerEntry,
     objects: BTreeMap<&'static str, Object>,
     /// Whether a replica led whose proven component calls a load balancer otherwise than it is called: that of a Service that was not
     /// compared, or of any when it began to lead.
@@ -62,7 +62,7 @@ impl Simulation {
             configuration: 0,
             blamed: BTreeSet::new(),
             leader: 0,
-            shared: Entry::default(),
+            shared: LedgerEntry::default(),
             objects: SERVICES.into_iter().map(|name| (name, Object::default())).collect(),
             is_unseen: false,
         };
@@ -144,7 +144,7 @@ impl Simulation {
         let refused = self.replicas[replica].folder.refused.clone();
         let first = Fake::of(&version, does, &self.cloud, self.replicas[replica].files);
         let (slot, news) = Slot::new(release(first), refused, SETTINGS);
-        self.replicas[replica].place = Some(Place { slot, news });
+        self.replicas[replica].place = Some(KeptSlot { slot, news });
         self.replicas[replica].folder.proven = Some(version);
         if !is_led {
             self.elect(replica);
@@ -156,7 +156,7 @@ impl Simulation {
         if let Some(slot) = self.slot(replica) {
             // It reads first: what the leader before has proven and refused comes before its own word.
             self.shared.tell(slot);
-            let proven = Arc::clone(&slot.view().proven);
+            let proven = Arc::clone(&slot.standing().proven);
             let naming = self.naming(&proven.version);
             self.leader = replica;
             self.sees_renamed(&proven.version, |_| true);
@@ -175,11 +175,11 @@ impl Simulation {
     /// The process of a replica ends.
     fn ends(&mut self, replica: usize, is_killed: bool) {
         self.replicas[replica].chosen = None;
-        let Some(Place { slot, .. }) = self.replicas[replica].place.take() else { return };
-        let view = slot.view();
-        let died = Some(view.serving.version.clone()).filter(|_| is_killed && view.is_on_trial);
+        let Some(KeptSlot { slot, .. }) = self.replicas[replica].place.take() else { return };
+        let standing = slot.standing();
+        let died = Some(standing.serving().version.clone()).filter(|_| is_killed && standing.is_on_probation());
         self.replicas[replica].folder =
-            Folder { proven: Some(view.proven.version.clone()), refused: slot.refused(), died };
+            Folder { proven: Some(standing.proven.version.clone()), refused: standing.refused, died };
         if replica == self.leader {
             self.elect(1 - replica);
         }
@@ -210,16 +210,16 @@ impl Simulation {
 
     /// As the keeper does it.
     fn hears(&mut self, replica: usize) {
-        let Some(Place { slot, news }) = &mut self.replicas[replica].place else { return };
+        let Some(KeptSlot { slot, news }) = &mut self.replicas[replica].place else { return };
         let mut gives_way = false;
         // What it hears is told, too.
         for _ in 0..2 {
             while let Ok(news) = news.try_recv() {
                 match news {
-                    News::Changed(Transition::Proven, view) => {
-                        self.shared.note(&Judgement::Proven(view.serving.digest.clone()));
+                    News::Changed(Transition::Proven, standing) => {
+                        self.shared.note(&Judgement::Proven(standing.serving().digest.clone()));
                     }
-                    News::Changed(Transition::Contested { .. }, view) => gives_way |= view.generation == 1,
+                    News::Changed(Transition::Contested { .. }, standing) => gives_way |= standing.generation == 1,
                     News::Changed(Transition::Returned { refusal, .. }, _) => {
                         self.shared.note(&Judgement::Refused(refusal));
                     }
@@ -239,7 +239,7 @@ impl Simulation {
     /// seen delete anything; or whether a replica leads that has not seen the component that names some Services in another way, or has it as
     /// its first one, or had only Services of that kind that were deleted.
     fn is_beyond_promise(&self) -> bool {
-        self.is_unseen || self.slots().any(|slot| self.nature(&slot.view().proven.version) == Does::Leave)
+        self.is_unseen || self.slots().any(|slot| self.nature(&slot.standing().proven.version) == Does::Leave)
     }
 
     async fn finds(&self) {
@@ -266,7 +266,7 @@ impl Simulation {
             Event::Outage(is_down) => self.cloud.is_down.store(is_down, Ordering::Relaxed),
             Event::Does(does) => {
                 let Some(slot) = self.leads() else { return };
-                let version = slot.view().serving.version.clone();
+                let version = slot.standing().serving().version.clone();
                 if does != Does::Right {
                     self.blamed.insert(version.clone());
                 }
@@ -313,9 +313,10 @@ impl Simulation {
     /// What is true at any time.
     fn holds(&mut self) {
         // Its witness is the one that does something wrong, and is believed.
-        let trials: Vec<_> = self.slots().map(Slot::view).filter(|view| view.is_on_trial).collect();
-        let misled = trials.iter().filter(|view| self.proven_nature(&view.proven.version) != Does::Right);
-        let misled: Vec<String> = misled.map(|view| view.serving.version.clone()).collect();
+        let candidates: Vec<_> =
+            self.slots().map(Slot::standing).filter(|standing| standing.is_on_probation()).collect();
+        let misled = candidates.iter().filter(|standing| self.proven_nature(&standing.proven.version) != Does::Right);
+        let misled: Vec<String> = misled.map(|standing| standing.serving().version.clone()).collect();
         self.blamed.extend(misled);
         let balancers = self.cloud.balancers.lock();
         for name in SERVICES {
@@ -323,26 +324,28 @@ impl Simulation {
             assert!(count <= 1, "{name} has {count} load balancers: {balancers:?}");
         }
         for slot in self.slots() {
-            let view = slot.view();
-            assert_eq!(slot.refused().why(&view.serving.digest), None, "a refused component serves");
-            let stands = slot.stands();
-            let trial = stands.trial.as_ref().filter(|_| !stands.is_apart);
+            let standing = slot.standing();
+            assert_eq!(standing.refused.why(&standing.serving().digest), None, "a refused component serves");
+            let stands = slot.components();
+            let candidate = stands.candidate.as_ref().filter(|_| !stands.is_apart);
             let configurations =
-                trial.map(|trial| (trial.component.configuration, stands.proven.component.configuration));
+                candidate.map(|candidate| (candidate.component.configuration, stands.proven.component.configuration));
             assert!(
                 configurations.is_none_or(|(one, other)| one == other),
-                "the two of a trial have two configurations"
+                "the two of a probation have two configurations"
             );
             for (version, _) in self.versions.iter().filter(|(version, does)| self.is_blameless(version, *does)) {
-                assert_eq!(slot.refused().why(&digest(version)), None, "{version} is good, and refused");
+                assert_eq!(standing.refused.why(&digest(version)), None, "{version} is good, and refused");
             }
         }
-        let Some(view) = self.leads().map(Slot::view).filter(|view| view.is_on_trial && !self.is_unseen) else {
+        let Some(standing) =
+            self.leads().map(Slot::standing).filter(|standing| standing.is_on_probation() && !self.is_unseen)
+        else {
             return;
         };
-        for (name, balancer) in balancers.iter().filter(|(_, balancer)| balancer.by == view.serving.version) {
-            let known = self.name(&view.proven.version, &balancer.uid);
-            assert_eq!(*name, known, "a component on trial made it under another name");
+        for (name, balancer) in balancers.iter().filter(|(_, balancer)| balancer.by == standing.serving().version) {
+            let known = self.name(&standing.proven.version, &balancer.uid);
+            assert_eq!(*name, known, "a component on probation made it under another name");
         }
     }
 
@@ -358,12 +361,12 @@ impl Simulation {
             self.begins(0);
         }
         for slot in self.slots() {
-            let view = slot.view();
-            slot.component().does(self.nature(&view.serving.version));
+            let standing = slot.standing();
+            slot.component().does(self.nature(&standing.serving().version));
         }
         for _ in 0..12 {
             for slot in self.slots() {
-                slot.proven().does(self.proven_nature(&slot.view().proven.version));
+                slot.proven().does(self.proven_nature(&slot.standing().proven.version));
             }
             for replica in [0, 1] {
                 self.replicas[replica].files = self.configuration;
@@ -388,12 +391,16 @@ impl Simulation {
         let good = digest(version);
         for replica in [0, 1] {
             let Some(slot) = self.slot(replica) else { continue };
-            let view = slot.view();
-            let is_good = *does == Does::Right && slot.refused().why(&good).is_none();
-            if is_good && (view.serving.digest == good || self.is_admitted(slot, version)) {
+            let standing = slot.standing();
+            let is_good = *does == Does::Right && standing.refused.why(&good).is_none();
+            if is_good && (standing.serving().digest == good || self.is_admitted(slot, version)) {
                 // A standby makes no calls that could prove it.
-                let is_on_trial = view.is_on_trial && replica == self.leader;
-                assert_eq!((&view.serving.digest, is_on_trial), (&good, false), "the good one does not serve");
+                let is_on_probation = standing.is_on_probation() && replica == self.leader;
+                assert_eq!(
+                    (&standing.serving().digest, is_on_probation),
+                    (&good, false),
+                    "the good one does not serve"
+                );
             }
         }
         for slot in self.slots() {
@@ -406,7 +413,11 @@ impl Simulation {
             let balancer = balancers.values().find(|balancer| balancer.uid == *name);
             if object.is_wanted {
                 let by = &balancer.unwrap_or_else(|| panic!("{name} has no load balancer")).by;
-                assert_eq!(slot.refused().why(&digest(by)), None, "{name} is as a refused component made it: {by}");
+                assert_eq!(
+                    slot.standing().refused.why(&digest(by)),
+                    None,
+                    "{name} is as a refused component made it: {by}"
+                );
             } else {
                 assert_eq!(balancer, None, "{name} is deleted and has a load balancer");
             }

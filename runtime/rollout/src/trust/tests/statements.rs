@@ -1,7 +1,6 @@
 //! What is signed is a statement about a component.
 
 use super::*;
-use crate::ledger::Counted;
 
 fn says(name: &str, counter: u64) -> Signed {
     Signed::new(name, counter)

@@ -104,7 +104,7 @@ async fn a_component_that_a_replica_refused_is_taken_by_a_new_pod_only_when_nobo
     second.end().await;
 }
 
-/// A Deployment and its component are often changed at once: the new pod takes as its first one what the old pod has on trial.
+/// A Deployment and its component are often changed at once: the new pod takes as its first one what the old pod has on probation.
 #[tokio::test]
 async fn a_new_pod_whose_first_component_the_leader_refuses_afterwards_begins_anew_without_it() {
     let stage = Stage::new().await;
@@ -138,7 +138,7 @@ async fn a_new_pod_whose_first_component_the_leader_refuses_afterwards_begins_an
 
 /// Out of memory, say: nobody is left to judge it, and it once was the first thing that the next process took again.
 #[tokio::test]
-async fn a_component_on_trial_when_the_process_is_killed_is_refused_afterwards() {
+async fn a_component_on_probation_when_the_process_is_killed_is_refused_afterwards() {
     let stage = Stage::new().await;
     let client = stage.client();
     put(client, version("1")).await;
@@ -207,8 +207,10 @@ async fn what_the_leader_proves_is_proven_at_the_standby() {
     standby.ready().await;
     put(client, version("2")).await;
     for host in [&leader, &standby] {
-        await_status(host, "on trial", |status| status["serving"]["version"] == "2" && status["phase"] == "probation")
-            .await;
+        await_status(host, "on probation", |status| {
+            status["serving"]["version"] == "2" && status["phase"] == "probation"
+        })
+        .await;
     }
     serves(client, "n1", "2").await;
     for host in [&leader, &standby] {
@@ -221,7 +223,7 @@ async fn what_the_leader_proves_is_proven_at_the_standby() {
 }
 
 #[tokio::test]
-async fn what_another_replica_refuses_goes_where_it_is_on_trial_and_stays_with_one_warning_where_it_is_proven() {
+async fn what_another_replica_refuses_goes_where_it_is_on_probation_and_stays_with_one_warning_where_it_is_proven() {
     let stage = Stage::new().await;
     let client = stage.client();
     put(client, version("1")).await;
@@ -238,9 +240,9 @@ async fn what_another_replica_refuses_goes_where_it_is_on_trial_and_stays_with_o
     // It is the last good one still. Each of these writes says once more that it was refused.
     for number in ["2", "3"] {
         put(client, version(number)).await;
-        let trial = await_version(&host, number).await;
-        assert_eq!(trial["phase"], "probation", "{trial:#}");
-        let digest = trial["serving"]["digest"].as_str().unwrap();
+        let candidate = await_version(&host, number).await;
+        assert_eq!(candidate["phase"], "probation", "{candidate:#}");
+        let digest = candidate["serving"]["digest"].as_str().unwrap();
         refuse_elsewhere(client, digest).await;
         let back = await_back(&host).await;
         assert_eq!(back["phase"], "proven", "{back:#}");

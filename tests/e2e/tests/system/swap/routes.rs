@@ -25,7 +25,7 @@ const SWIFT: [&str; 5] = [
 ];
 /// Proven with a few good answers.
 pub(super) const SHORT: [&str; 2] = ["--provider-probation=0s", "--provider-probation-calls=4"];
-/// A trial that a fault ends, and neither time nor good answers.
+/// A probation that a fault ends, and neither time nor good answers.
 const LONG: [&str; 3] =
     ["--provider-probation=10m", "--provider-probation-calls=1000", "--provider-probation-faults=1"];
 
@@ -109,7 +109,7 @@ async fn another_cloudlycke_finds_the_routes_of_the_one_before() {
     await_network(client, "n3", MADE).await;
     let before = runs(&host).await;
     await_runs(&host, before, 3.0).await;
-    let status = await_status(&host, "on trial", |status| !status.is_null()).await;
+    let status = await_status(&host, "on probation", |status| !status.is_null()).await;
     assert_eq!((&status["generation"], status["refused"].is_null()), (&2.into(), true), "{status:#}");
     assert_eq!(told(client).await, conditions, "a condition was written");
     let log = host.log_text();
@@ -148,7 +148,7 @@ async fn a_component_that_says_other_routes_is_refused_and_the_one_before_keeps_
 
 /// Nothing is compared before it serves where the operator says that everything may be found otherwise.
 #[tokio::test]
-async fn a_component_that_says_other_routes_on_trial_is_rolled_back_and_no_route_is_lost_or_made_twice() {
+async fn a_component_that_says_other_routes_on_probation_is_rolled_back_and_no_route_is_lost_or_made_twice() {
     let stage = Stage::new().await;
     let client = stage.client();
     let (cloud, host) = routed(&stage, &[&["--allow-provider-change"][..], &LONG].concat()).await;

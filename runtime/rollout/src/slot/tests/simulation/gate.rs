@@ -36,7 +36,7 @@ impl Simulation {
 
     /// As the gate compares: whoever does not find the machines, or names load balancers in another way, is not taken.
     pub(super) fn is_admitted(&self, slot: &Slot<Fake>, version: &str) -> bool {
-        let proven = &slot.view().proven.version;
+        let proven = &slot.standing().proven.version;
         let recorded = self.objects.iter().filter(|(_, object)| has_record(object)).map(|(name, _)| *name);
         let mut asked = recorded.chain(["to-come"]);
         self.is_answered(version) && asked.all(|service| self.name(version, service) == self.name(proven, service))
@@ -55,13 +55,13 @@ impl Simulation {
         self.is_answered(version) && component.is(self.proven_nature(version))
     }
 
-    /// As the keeper does it: the proven one comes first, and the one on trial is compared with that.
+    /// As the keeper does it: the proven one comes first, and the one on probation is compared with that.
     pub(super) fn configures(&mut self, replica: usize) {
         let files = self.replicas[replica].files;
         let Some(slot) = self.slot(replica).cloned() else { return };
-        let stands = slot.stands();
+        let stands = slot.components();
         let has = |one: &Release<Fake>| one.component.configuration == files;
-        if std::iter::once(&stands.proven).chain(&stands.trial).all(has) {
+        if std::iter::once(&stands.proven).chain(&stands.candidate).all(has) {
             return;
         }
         let other = |one: &Release<Fake>| release(one.component.configured(files));
@@ -72,14 +72,15 @@ impl Simulation {
             let version = &one.version.version;
             self.is_admitted(&slot, version) && self.finds_as_much(files, beside)
         };
-        let with = match &stands.trial {
-            None if is_taken => Reconfigured { proven: Some(other(&stands.proven)), trial: None },
-            Some(trial) if is_taken => {
-                let tried = if is_admitted(trial, files) { Ok(other(trial)) } else { Err("it is refused".to_owned()) };
-                Reconfigured { proven: Some(other(&stands.proven)), trial: Some(tried) }
+        let with = match &stands.candidate {
+            None if is_taken => Reconfigured { proven: Some(other(&stands.proven)), candidate: None },
+            Some(candidate) if is_taken => {
+                let tried =
+                    if is_admitted(candidate, files) { Ok(other(candidate)) } else { Err("it is refused".to_owned()) };
+                Reconfigured { proven: Some(other(&stands.proven)), candidate: Some(tried) }
             }
-            Some(trial) if stands.is_apart && !has(trial) && is_admitted(trial, old.configuration) => {
-                Reconfigured { proven: None, trial: Some(Ok(other(trial))) }
+            Some(candidate) if stands.is_apart && !has(candidate) && is_admitted(candidate, old.configuration) => {
+                Reconfigured { proven: None, candidate: Some(Ok(other(candidate))) }
             }
             _ => return,
         };

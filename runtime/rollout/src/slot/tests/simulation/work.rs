@@ -25,7 +25,7 @@ impl Simulation {
     pub(super) async fn works(&mut self, name: &'static str) {
         let Some(source) = self.leads().cloned() else { return };
         if self.objects.get(name).is_some_and(|object| !object.is_wanted) {
-            self.sees_renamed(&source.view().proven.version, |uid| uid == name);
+            self.sees_renamed(&source.standing().proven.version, |uid| uid == name);
         }
         let Some(object) = self.objects.get_mut(name) else { return };
         let one = source.load_balancers();
@@ -35,13 +35,14 @@ impl Simulation {
             if object.has_finalizer && one.delete(service(name)).await.failure.is_none() {
                 *object = Object::default();
                 let is_left = self.cloud.balancers.lock().values().any(|balancer| balancer.uid == name);
-                let is_liar = !source.view().is_on_trial && self.nature(&source.view().serving.version) == Does::Leave;
+                let is_liar = !source.standing().is_on_probation()
+                    && self.nature(&source.standing().serving().version) == Does::Leave;
                 assert!(!is_left || is_liar || self.is_unseen, "{name} was let go with a load balancer");
             }
             return;
         }
         (object.has_finalizer, object.has_record) = (true, true);
-        if object.is_certain && object.by.as_ref().is_some_and(|by| !source.is_refused(by)) {
+        if object.is_certain && object.by.as_ref().is_some_and(|by| !source.is_taken_back(by)) {
             drop(one.get(service(name)).await);
             return;
         }

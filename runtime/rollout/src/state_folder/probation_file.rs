@@ -1,4 +1,4 @@
-//! A file for as long as a component is on trial. If it is there when a process starts, the one before has died meanwhile: killed, out of
+//! A file for as long as a component is on probation. If it is there when a process starts, the one before has died meanwhile: killed, out of
 //! memory, or with its machine. Nobody could judge the component then, and it may be the reason: it counts as refused, and the other
 //! replicas are told, unless one of them has proven it.
 
@@ -16,7 +16,7 @@ pub(crate) const DIED: &str = "the process ended without notice while the compon
 /// What such a file says.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Trial {
+pub(super) struct ProbationFile {
     /// Whose it is.
     pub(super) source: String,
     /// `sha256:…` of the unpacked component.
@@ -25,7 +25,7 @@ pub(super) struct Trial {
 
 #[derive(Default)]
 struct Files {
-    /// Those whose components are on trial, and what they say.
+    /// Those whose components are on probation, and what they say.
     open: BTreeMap<PathBuf, Vec<u8>>,
     /// Those that cannot be removed, which was told.
     stuck: BTreeSet<PathBuf>,
@@ -34,10 +34,10 @@ struct Files {
 
 /// The files of this process. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Trials(Arc<Mutex<Files>>);
+pub struct ProbationFiles(Arc<Mutex<Files>>);
 
-impl Trials {
-    /// The process ends in order: nobody on trial is to blame for that. Whoever is on trial in a process that ends in another way is refused
+impl ProbationFiles {
+    /// The process ends in order: nobody on probation is to blame for that. Whoever is on probation in a process that ends in another way is refused
     /// by the next one. To be called before anything that takes long: who kills the process meanwhile says nothing about the component.
     pub fn end_in_order(&self) {
         let open = {
@@ -50,7 +50,7 @@ impl Trials {
         }
     }
 
-    /// The process ends since a task has panicked: whoever is on trial may be to blame, also when the process has begun to end in order.
+    /// The process ends since a task has panicked: whoever is on probation may be to blame, also when the process has begun to end in order.
     pub fn end_in_panic(&self) {
         for (file, text) in &self.0.lock().open {
             if let Err(error) = std::fs::write(file, text) {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 /// Where an address of a Node leads: the API server reaches the kubelet by any of its kinds. And what its provider ID leads to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Place {
+pub(crate) enum AddressTarget {
     /// An IP address, of whatever kind: kubelets may have one as their host name.
     Ip(IpAddr),
     /// A host name or DNS name, in lower case and without a dot at its end.
@@ -13,7 +13,7 @@ pub(crate) enum Place {
     Machine(Box<str>),
 }
 
-impl Place {
+impl AddressTarget {
     /// None: nothing is there.
     pub(crate) fn of(text: &str) -> Option<Self> {
         if let Some(ip) = parse_ip(text) {

@@ -4,15 +4,15 @@ use super::*;
 
 const SOURCE: &str = "/providers/cloud.wasm";
 
-fn kept_in(folder: &Path) -> LastGood {
+fn kept_in(folder: &Path) -> StateFolder {
     of(folder, SOURCE)
 }
 
-fn of(folder: &Path, source: &str) -> LastGood {
-    LastGood::new(folder, source, &Trials::default())
+fn of(folder: &Path, source: &str) -> StateFolder {
+    StateFolder::new(folder, source, &ProbationFiles::default())
 }
 
-async fn component(last_good: &LastGood) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+async fn component(last_good: &StateFolder) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     last_good.component().await.unwrap().map(|packed| (packed.bytes, packed.signature))
 }
 
@@ -113,48 +113,48 @@ async fn a_folder_where_nothing_can_be_written_is_named() {
 
 /// Of a process that was killed, nothing else is left.
 #[tokio::test]
-async fn a_component_on_trial_is_known_after_the_death_of_the_process() {
+async fn a_component_on_probation_is_known_after_the_death_of_the_process() {
     let folder = tempfile::tempdir().unwrap();
     let last_good = kept_in(folder.path());
-    assert_eq!(last_good.died_on_trial().await, None);
-    last_good.begin_trial("sha256:a").await.unwrap();
-    last_good.begin_trial("sha256:b").await.unwrap();
-    assert_eq!(kept_in(folder.path()).died_on_trial().await.as_deref(), Some("sha256:b"));
-    assert_eq!(of(folder.path(), "/another.wasm").died_on_trial().await, None);
-    last_good.end_trial().await;
-    assert_eq!(kept_in(folder.path()).died_on_trial().await, None);
-    last_good.end_trial().await;
+    assert_eq!(last_good.died_on_probation().await, None);
+    last_good.begin_probation("sha256:a").await.unwrap();
+    last_good.begin_probation("sha256:b").await.unwrap();
+    assert_eq!(kept_in(folder.path()).died_on_probation().await.as_deref(), Some("sha256:b"));
+    assert_eq!(of(folder.path(), "/another.wasm").died_on_probation().await, None);
+    last_good.end_probation().await;
+    assert_eq!(kept_in(folder.path()).died_on_probation().await, None);
+    last_good.end_probation().await;
 }
 
 #[tokio::test]
 async fn an_orderly_end_blames_nobody() {
     let folder = tempfile::tempdir().unwrap();
-    let trials = Trials::default();
-    let last_good = LastGood::new(folder.path(), SOURCE, &trials);
-    last_good.begin_trial("sha256:a").await.unwrap();
-    assert_eq!(last_good.died_on_trial().await.as_deref(), Some("sha256:a"));
-    trials.end_in_order();
-    assert_eq!(last_good.died_on_trial().await, None);
+    let probation_files = ProbationFiles::default();
+    let last_good = StateFolder::new(folder.path(), SOURCE, &probation_files);
+    last_good.begin_probation("sha256:a").await.unwrap();
+    assert_eq!(last_good.died_on_probation().await.as_deref(), Some("sha256:a"));
+    probation_files.end_in_order();
+    assert_eq!(last_good.died_on_probation().await, None);
     // Of a task that has not noticed yet.
-    last_good.begin_trial("sha256:b").await.unwrap();
-    assert_eq!(last_good.died_on_trial().await, None);
+    last_good.begin_probation("sha256:b").await.unwrap();
+    assert_eq!(last_good.died_on_probation().await, None);
 }
 
-/// It may be the one that was on trial when the process began to end.
+/// It may be the one that was on probation when the process began to end.
 #[tokio::test]
-async fn a_panic_while_the_process_ends_in_order_counts_against_whoever_is_on_trial_still() {
+async fn a_panic_while_the_process_ends_in_order_counts_against_whoever_is_on_probation_still() {
     for is_judged in [false, true] {
         let folder = tempfile::tempdir().unwrap();
-        let trials = Trials::default();
-        let last_good = LastGood::new(folder.path(), SOURCE, &trials);
-        last_good.begin_trial("sha256:a").await.unwrap();
-        trials.end_in_order();
-        assert_eq!(last_good.died_on_trial().await, None);
+        let probation_files = ProbationFiles::default();
+        let last_good = StateFolder::new(folder.path(), SOURCE, &probation_files);
+        last_good.begin_probation("sha256:a").await.unwrap();
+        probation_files.end_in_order();
+        assert_eq!(last_good.died_on_probation().await, None);
         if is_judged {
-            last_good.end_trial().await;
+            last_good.end_probation().await;
         }
-        trials.end_in_panic();
-        assert_eq!(last_good.died_on_trial().await.is_some(), !is_judged);
+        probation_files.end_in_panic();
+        assert_eq!(last_good.died_on_probation().await.is_some(), !is_judged);
     }
 }
 
@@ -162,19 +162,19 @@ async fn a_panic_while_the_process_ends_in_order_counts_against_whoever_is_on_tr
 #[tokio::test]
 async fn a_process_that_only_lets_everything_go_did_not_end_in_order() {
     let folder = tempfile::tempdir().unwrap();
-    let trials = Trials::default();
-    LastGood::new(folder.path(), SOURCE, &trials).begin_trial("sha256:a").await.unwrap();
-    drop(trials);
-    assert_eq!(kept_in(folder.path()).died_on_trial().await.as_deref(), Some("sha256:a"));
+    let probation_files = ProbationFiles::default();
+    StateFolder::new(folder.path(), SOURCE, &probation_files).begin_probation("sha256:a").await.unwrap();
+    drop(probation_files);
+    assert_eq!(kept_in(folder.path()).died_on_probation().await.as_deref(), Some("sha256:a"));
 }
 
 /// Nobody learned why a good component was refused after a restart; and a file that was gone already was told of.
 #[tokio::test]
-async fn a_trial_that_cannot_be_removed_is_told_once_and_one_that_is_gone_is_not() {
+async fn a_probation_that_cannot_be_removed_is_told_once_and_one_that_is_gone_is_not() {
     let folder = tempfile::tempdir().unwrap();
-    let trials = Trials::default();
+    let probation_files = ProbationFiles::default();
     let file = folder.path().join("a.trial");
-    let ends = || trials.end(&file, &std::fs::remove_file(&file));
+    let ends = || probation_files.end(&file, &std::fs::remove_file(&file));
     assert!(!ends(), "it is gone");
     std::fs::create_dir(&file).unwrap();
     assert_eq!([ends(), ends()], [true, false]);
@@ -185,11 +185,11 @@ async fn a_trial_that_cannot_be_removed_is_told_once_and_one_that_is_gone_is_not
 }
 
 #[tokio::test]
-async fn a_trial_that_cannot_be_read_is_none() {
+async fn a_probation_that_cannot_be_read_is_none() {
     let folder = tempfile::tempdir().unwrap();
     let last_good = kept_in(folder.path());
     for text in ["", "{", "sha256:a", r#"{"digest": "sha256:a"}"#] {
-        std::fs::write(last_good.file(TRIAL), text).unwrap();
-        assert_eq!(last_good.died_on_trial().await, None, "{text}");
+        std::fs::write(last_good.file(PROBATION), text).unwrap();
+        assert_eq!(last_good.died_on_probation().await, None, "{text}");
     }
 }

@@ -7,7 +7,7 @@ pub(super) const SOON: Duration = Duration::from_secs(1);
 
 /// Why a request got no turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum RefusedReason {
+pub enum NoTurnReason {
     /// Too many requests: by the cloud's own word, or by the settings.
     Throttled,
     /// The cloud does not answer.
@@ -17,18 +17,18 @@ pub enum RefusedReason {
 /// A request that got no turn; nothing was sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Refused {
+pub struct NoTurn {
     /// Why.
-    pub reason: RefusedReason,
+    pub reason: NoTurnReason,
     /// When to try again, from now.
     pub retry_after: Duration,
     /// For people.
     pub message: String,
 }
 
-impl Refused {
+impl NoTurn {
     pub(super) fn late() -> Self {
         let message = "no time is left for this request".to_owned();
-        Self { reason: RefusedReason::Throttled, retry_after: SOON, message }
+        Self { reason: NoTurnReason::Throttled, retry_after: SOON, message }
     }
 }

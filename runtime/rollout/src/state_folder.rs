@@ -2,7 +2,7 @@
 //!
 //! What is kept is the component itself. It passes the gate again and is compiled again: compiled code is never loaded.
 
-mod trial;
+mod probation_file;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -16,22 +16,22 @@ use tokio::io::AsyncWriteExt as _;
 use crate::ledger::Counters;
 use crate::slot::Refusals;
 use crate::source::{Packed, SIGNATURE};
-pub(crate) use trial::DIED;
-use trial::Trial;
-pub use trial::Trials;
+pub(crate) use probation_file::DIED;
+use probation_file::ProbationFile;
+pub use probation_file::ProbationFiles;
 
 /// Ending of the file with the component.
 const COMPONENT: &str = "wasm";
-/// Ending of the file that is there while a component is on trial.
-const TRIAL: &str = "trial";
+/// Ending of the file that is there while a component is on probation, as older hosts wrote it, too.
+const PROBATION: &str = "trial";
 
 /// Where it is kept.
 #[derive(Clone)]
-pub(crate) struct LastGood {
+pub(crate) struct StateFolder {
     /// Without ending.
     stem: PathBuf,
     source: String,
-    trials: Trials,
+    probation_files: ProbationFiles,
 }
 
 /// What is known beside the component.
@@ -55,35 +55,39 @@ impl Remembered {
     }
 }
 
-impl LastGood {
+impl StateFolder {
     /// In this folder, for this source.
-    pub(crate) fn new(folder: &Path, source: &str, trials: &Trials) -> Self {
+    pub(crate) fn new(folder: &Path, source: &str, probation_files: &ProbationFiles) -> Self {
         // Sources are paths, and paths are no names.
         let name = format!("{:x}", Sha256::digest(source));
-        Self { stem: folder.join(name.get(..16).unwrap_or(&name)), source: source.to_owned(), trials: trials.clone() }
+        Self {
+            stem: folder.join(name.get(..16).unwrap_or(&name)),
+            source: source.to_owned(),
+            probation_files: probation_files.clone(),
+        }
     }
 
-    /// Notes that the component with this digest is on trial from now on.
+    /// Notes that the component with this digest is on probation from now on.
     ///
     /// # Errors
     ///
     /// Names the file that cannot be written.
-    pub(crate) async fn begin_trial(&self, digest: &str) -> Result<()> {
-        let file = self.file(TRIAL);
-        let text = serde_json::to_vec(&Trial { source: self.source.clone(), digest: digest.to_owned() })?;
-        if self.trials.begin(&file, &text) {
-            self.write(TRIAL, &text).await?;
-            if !self.trials.begin(&file, &text) {
+    pub(crate) async fn begin_probation(&self, digest: &str) -> Result<()> {
+        let file = self.file(PROBATION);
+        let text = serde_json::to_vec(&ProbationFile { source: self.source.clone(), digest: digest.to_owned() })?;
+        if self.probation_files.begin(&file, &text) {
+            self.write(PROBATION, &text).await?;
+            if !self.probation_files.begin(&file, &text) {
                 // The process has begun to end meanwhile.
-                self.trials.end_in_order();
+                self.probation_files.end_in_order();
             }
         }
         Ok(())
     }
 
-    /// No component is on trial any more.
-    pub(crate) async fn end_trial(&self) {
-        let file = self.file(TRIAL);
+    /// No component is on probation any more.
+    pub(crate) async fn end_probation(&self) {
+        let file = self.file(PROBATION);
         let removed = fs::remove_file(&file).await;
         if removed.is_ok()
             && let Some(folder) = file.parent()
@@ -92,14 +96,14 @@ impl LastGood {
             // Otherwise a machine that loses its power may bring the file back, and whoever was proven seems to be to blame.
             folder.sync_all().await.ok();
         }
-        self.trials.end(&file, &removed);
+        self.probation_files.end(&file, &removed);
     }
 
-    /// Digest of the component that was on trial when the process before this one died.
-    pub(crate) async fn died_on_trial(&self) -> Option<String> {
-        let text = self.read(TRIAL).await.ok().flatten()?;
-        let trial: Trial = serde_json::from_slice(&text).ok()?;
-        Some(trial.digest).filter(|_| trial.source == self.source)
+    /// Digest of the component that was on probation when the process before this one died.
+    pub(crate) async fn died_on_probation(&self) -> Option<String> {
+        let text = self.read(PROBATION).await.ok().flatten()?;
+        let candidate: ProbationFile = serde_json::from_slice(&text).ok()?;
+        Some(candidate.digest).filter(|_| candidate.source == self.source)
     }
 
     /// The component, as if it were read from the source; none when nothing was kept yet.
