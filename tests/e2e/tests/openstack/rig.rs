@@ -10,13 +10,12 @@ use kube::{Api, Client, discovery};
 
 use crate::stage::{Actor, Stage};
 
-/// Places of credentials in the body of a login. Its path is the second one where the address of Keystone ends in the version.
+/// Places of credentials in the body of a login, whether or not the address of Keystone ends in the version.
 const LOGINS: [&str; 3] = [
     "password=identity:body-json:/auth/identity/password/user/password",
     "application-credential-id=identity:body-json:/auth/identity/application_credential/id",
     "application-credential-secret=identity:body-json:/auth/identity/application_credential/secret",
 ];
-const LOGIN_PATHS: [&str; 2] = ["/v3/auth/tokens", "/auth/tokens"];
 
 /// Where the token comes from, and where it goes.
 const TOKEN: [&str; 5] = [
@@ -101,8 +100,7 @@ impl Rig {
     pub(crate) fn start(&self, config: &std::path::Path, flags: &[&str]) -> Actor {
         let provider = component("providers/openstack.wasm").unwrap();
         let own = [format!("--provider={}", provider.display()), format!("--cloud-config={}", config.display())];
-        let logins = LOGINS.iter().flat_map(|place| LOGIN_PATHS.map(|path| format!("{place}:{path}")));
-        let uses = logins.chain(TOKEN.map(str::to_owned)).map(|granted| format!("--credential-use={granted}"));
+        let uses = LOGINS.iter().chain(&TOKEN).map(|granted| format!("--credential-use={granted}"));
         let flags = FLAGS.iter().chain(flags).map(|flag| (*flag).to_owned());
         self.stage.start(own.into_iter().chain(uses).chain(flags))
     }
