@@ -103,7 +103,8 @@ lab-openstack *ARGS: (_install "python3:python3")
     python3 tests/clouds/openstack/lab.py install
     python3 tests/clouds/openstack/lab.py start
 
-# System tests with a real OpenStack. It needs Debian 12 and root: elsewhere nothing is tested, and the last line says so.
+# System tests with a real OpenStack. It needs Debian 12 and root: elsewhere nothing is tested, and the last line says so. A lab that runs
+# already is used, and left running.
 test-openstack *FILTERS: build-providers _control-plane _programs
     #!/usr/bin/env bash
     set -euo pipefail
@@ -113,12 +114,21 @@ test-openstack *FILTERS: build-providers _control-plane _programs
         echo "==> SKIPPED: OpenStack is NOT tested, its lab is made of Debian 12's packages and this is another system" >&2
         exit 0
     fi
-    # One that runs already is left running.
+    export RUST_TEST_THREADS={{ threads }}
+    cargo test --workspace --test openstack --no-run
+    timed() { # name command...
+        local name=$1 start=$SECONDS code=0
+        shift
+        "$@" || code=$?
+        echo "==> OpenStack, $name: $(((SECONDS - start) / 60)) min $(((SECONDS - start) % 60)) s"
+        return "$code"
+    }
+    timed install python3 "$lab" install
     if [[ $(python3 "$lab" status) != *"runs, process"* ]]; then
         trap 'python3 "$lab" stop' EXIT
     fi
-    {{ quote(just_executable()) }} lab-openstack
-    RUST_TEST_THREADS={{ threads }} cargo test --workspace --test openstack -- --ignored {{ FILTERS }}
+    timed start python3 "$lab" start
+    timed tests cargo test --workspace --test openstack --no-fail-fast -- --ignored {{ FILTERS }}
 
 # What `wasm-ccm new` writes: its tests, its component, and `check` with the flags of its README. It shares what providers are made of.
 _new-provider: _programs
@@ -346,7 +356,8 @@ sbom: _tools (_cargo-tool "cargo-cyclonedx" cargo_cyclonedx)
     sed "s|$PWD|.|g" runtime/wasm-ccm/sbom.cdx.json >target/image/wasm-ccm.cdx.json
     echo "target/image/wasm-ccm.cdx.json: $(grep -c '"purl"' target/image/wasm-ccm.cdx.json) components"
 
-# One benchmark (nodes, services, routes, digitalocean, swap, sandbox, egress, hostile, footprint): a table, and target/bench/NAME.jsonl
+# One benchmark (nodes, services, routes, digitalocean, openstack, swap, sandbox, egress, hostile, footprint): a table, and
+# target/bench/NAME.jsonl; openstack needs `lab-openstack`
 bench NAME *ARGS: _tools build-providers _guests _control-plane
     #!/usr/bin/env bash
     set -euo pipefail

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use ccm_sdk::load_balancers::Mark;
 use ccm_sdk::steps::Steps;
-use ccm_sdk::types::{Backend, Failure, Ingress, Service};
+use ccm_sdk::types::{Backend, Failure, Ingress, Problem, Service};
 use ccm_sdk::words::few;
 use ccm_sdk::{Done, cache};
 
@@ -58,9 +58,7 @@ pub(crate) fn get(config: &Config, host: &Host, service: &Service) -> Result<Opt
     let (work, _) = Work::read(config, host, service);
     let mut done = Done::new();
     let Some(balancer) = work.find(&mut done)? else {
-        if work.spec.id.is_some() {
-            ccm_sdk::find::sees_the_cluster(&crate::find::Servers::new(config), host.provider_ids)?;
-        }
+        work.prove_account()?;
         return Ok(None);
     };
     let floating = match work.spec.internal || balancer.vip_port_id.is_empty() {
@@ -82,11 +80,7 @@ pub(crate) fn get(config: &Config, host: &Host, service: &Service) -> Result<Opt
 pub(crate) fn mark(config: &Config, host: &Host, service: &Service) -> Result<Option<Mark>, Failure> {
     let (work, _) = Work::read(config, host, service);
     let spec_names = &work.spec.names;
-    let known = match &work.spec.id {
-        Some(id) => octavia::get(id)?,
-        None => None,
-    };
-    let Some(balancer) = known else {
+    let Some(balancer) = work.by_id()? else {
         let own = work.own()?.into_iter().next();
         return Ok(own.map(|own| Mark { load_balancer: own.id, uid: Some(service.uid.clone()) }));
     };
@@ -175,7 +169,6 @@ fn make(
     work.admit(&balancer)?;
     if let Some(wrong) = wrong {
         work.follow(&balancer, &chosen, done)?;
-        groups::ensure(&work, &balancer, &chosen, done)?;
         return Err(wrong);
     }
     if balancer.status == "ERROR" {
@@ -183,11 +176,19 @@ fn make(
     }
     work.check_tls()?;
     work.note(names::ID, &balancer.id, done);
+    if balancer.tags.contains(&work.spec.names.uid)
+        && !balancer.vip_address.is_empty()
+        && service.annotation(names::ADDRESS).is_none()
+    {
+        // Not all clouds name it at once. It says that the ID was not written by a person.
+        work.note(names::ADDRESS, &balancer.vip_address, done);
+    }
     work.tell_new_name(&balancer, done);
+    let opened = groups::open(&work, &balancer, &chosen, done);
     work.bring(&balancer, &chosen, Scope::All, done)?;
     let address = work.address(&balancer, done)?;
     work.note(names::ADDRESS, &address, done);
-    groups::ensure(&work, &balancer, &chosen, done)?;
+    groups::close(&work, opened?, done)?;
     work.remark(&balancer, &chosen, done);
     Ok(work.ingress(&address))
 }
@@ -199,17 +200,24 @@ fn follow_nodes(
     backends: &[Backend],
     done: &mut Done,
 ) -> Result<Vec<Ingress>, Failure> {
-    let (work, _) = Work::read(config, host, service);
+    let (work, problems) = Work::read(config, host, service);
     let Some(balancer) = work.find(done)? else {
-        return Err(Failure::conflict("there is no load balancer whose members could be changed"));
+        let name = work.spec.id.as_deref().unwrap_or(&work.spec.names.balancer);
+        let way_out = match Problem::refusal(problems) {
+            Some(wrong) => format!("correct the Service first, then it is made: {}", wrong.message),
+            None => "it is made when the Service is next ensured".to_owned(),
+        };
+        let message = format!("load balancer {name} is not there, so its members cannot follow the Nodes; {way_out}");
+        return Err(Failure::conflict(message));
     };
     if balancer.status == "ERROR" {
+        // What cannot be made again is not deleted.
+        Problem::refusal(problems).map_or(Ok(()), Err)?;
         return work.replace(&balancer, done);
     }
     work.admit(&balancer)?;
     let chosen = work.chosen(backends)?;
     work.follow(&balancer, &chosen, done)?;
-    groups::ensure(&work, &balancer, &chosen, done)?;
     work.remark(&balancer, &chosen, done);
     match service.ingress.is_empty() {
         false => Ok(service.ingress.clone()),
@@ -247,14 +255,21 @@ impl Work<'_> {
         let most = usize::try_from(self.config.balancers.most_shared).unwrap_or(usize::MAX);
         if others.len() >= most {
             let message = format!(
-                "load balancer {} already shared with {} Services; max-shared-lb is {most}",
+                "load balancer {} already shared with {} Services; max-shared-lb is {most}: raise it in [LoadBalancer], or remove annotation {} to get another load balancer",
                 balancer.id,
-                others.len()
+                others.len(),
+                names::ID
             );
             return Err(Failure::conflict(message).annotation(names::ID));
         }
         if self.spec.internal {
-            return Err(Failure::invalid("internal Service cannot share a load balancer").annotation(names::INTERNAL));
+            let message = format!(
+                "internal Service cannot share load balancer {}, which is another Service's: remove annotation {} to get another load balancer, or set {} to false",
+                balancer.id,
+                names::ID,
+                names::INTERNAL
+            );
+            return Err(Failure::invalid(message).annotation(names::INTERNAL));
         }
         Ok(())
     }
@@ -280,18 +295,20 @@ impl Work<'_> {
         writer.tell(done);
         result?;
         if scope == Scope::All {
-            seen::believe(&balancer.id, &ports);
+            seen::believe(&balancer.id, self.uid(), &ports);
         }
         Ok(())
     }
 
-    /// Nothing but the members.
+    /// Nothing but the members, and their security group. Where that fails, members that have left go all the same.
     fn follow(&self, balancer: &Balancer, chosen: &[&Backend], done: &mut Done) -> Result<(), Failure> {
-        self.bring(balancer, chosen, Scope::Members, done)
+        let opened = groups::open(self, balancer, chosen, done);
+        self.bring(balancer, chosen, Scope::Members, done)?;
+        groups::close(self, opened?, done)
     }
 
     fn plan(&self, balancer: &Balancer, ports: &[Port]) -> Result<Vec<Step>, Failure> {
-        let seen = Seen::read(balancer, ports)?;
+        let seen = Seen::read(balancer, self.uid(), ports)?;
         self.know(balancer, &seen.listeners);
         plan::steps(self, balancer, ports, &seen)
     }
@@ -305,7 +322,7 @@ impl Work<'_> {
                 (listener.id.clone(), listener.protocol.clone(), listener.protocol_port, pool)
             })
             .collect();
-        cache::put_json(&known_key(balancer), &known, KNOWN);
+        cache::put_json(&self.known_key(balancer), &known, KNOWN);
         known
     }
 
@@ -315,7 +332,7 @@ impl Work<'_> {
             let branch = tree.listeners.iter().find(|branch| branch.id == *id);
             branch.is_some_and(|branch| pool.is_empty() || branch.pools.iter().any(|twig| twig.id == *pool))
         };
-        let known: Option<Known> = cache::get_json(&known_key(balancer));
+        let known: Option<Known> = cache::get_json(&self.known_key(balancer));
         let known = match known.filter(|known| known.iter().all(is_there)) {
             Some(known) => known,
             None => self.know(balancer, &octavia::listeners(Some(&balancer.id))?),
@@ -327,6 +344,11 @@ impl Work<'_> {
         }
         // A port has no listener. What cannot be is not made instead.
         if whole || !self.is_sound() { Ok(steps) } else { self.plan(balancer, ports) }
+    }
+
+    /// Several Services may have listeners on it.
+    fn known_key(&self, balancer: &Balancer) -> String {
+        format!("listeners/{}/{}", balancer.id, self.uid())
     }
 
     /// Nodes that have addresses, and none that the load balancer could reach. One that has none yet is a member as soon as it has: the host
@@ -355,8 +377,4 @@ fn beside(ports: &[Port], known: &Known) -> Result<Vec<Port>, Failure> {
         }
     }
     Ok(ports)
-}
-
-fn known_key(balancer: &Balancer) -> String {
-    format!("listeners/{}", balancer.id)
 }

@@ -113,7 +113,12 @@ pub(crate) fn read(sources: Sources<'_>) -> (Config, Vec<Problem>) {
             Interface::Public
         })
     });
+    problems.iter_mut().for_each(way_out);
     problems.extend(balancers::problems(&balancers));
+    if let Some(value) = sources.regional.filter(|value| !matches!(*value, "true" | "false" | "")) {
+        let message = format!("{value:?} has no effect: only true adds the region to provider IDs");
+        problems.push(Problem::harmless("OS_CCM_REGIONAL", message));
+    }
     let config = Config {
         identity: global.identity,
         region: global.region.unwrap_or_default(),
@@ -125,6 +130,18 @@ pub(crate) fn read(sources: Sources<'_>) -> (Config, Vec<Problem>) {
         classes,
     };
     (config, problems)
+}
+
+/// Says of the form of an INI file what else is said of values: what has none there, and which section lacks its name.
+fn way_out(problem: &mut Problem) {
+    let Some(path) = problem.field.strip_prefix("cloud-config:") else { return };
+    let key = path.rsplit('.').next().unwrap_or_default();
+    if path.starts_with("loadbalancerclass.") && problem.message.starts_with("must be a mapping") {
+        problem.message =
+            "stands in a [LoadBalancerClass] without a name: write [LoadBalancerClass \"NAME\"]".to_owned();
+    } else if problem.message.starts_with("must be ") && problem.message.ends_with(", not `true` or `false`") {
+        problem.message = format!("has no `=`: write {key} = VALUE");
+    }
 }
 
 /// `[Global]`, and what `clouds.yaml` has of it.

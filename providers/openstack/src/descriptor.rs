@@ -2,7 +2,6 @@
 
 use ccm_sdk::meta::{
     ConfigFile, ConfigFormat, Credential, CredentialUse, Descriptor, Endpoint, Place, Setting, Source, TlsSources,
-    ValueKind,
 };
 
 use crate::api::{COMPUTE, IDENTITY, KEY_MANAGER, LOAD_BALANCER, NETWORK, SESSION_TOKEN};
@@ -106,10 +105,8 @@ fn settings() -> Vec<Setting> {
     let regional = Source::variable("OS_CCM_REGIONAL");
     vec![
         Setting::new(config::CLOUD, "The entry of clouds.yaml.", cloud),
-        Setting {
-            kind: ValueKind::Boolean,
-            ..Setting::new(config::REGIONAL, "Provider IDs carry the region: openstack://RegionOne/ID.", regional)
-        },
+        // A text, as in the Go manager: `yes` and `1` must not give new Nodes other provider IDs than it does.
+        Setting::new(config::REGIONAL, "true: provider IDs carry the region, openstack://RegionOne/ID.", regional),
     ]
 }
 

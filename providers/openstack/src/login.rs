@@ -12,7 +12,7 @@ use ccm_sdk::http::CaptureSource;
 use ccm_sdk::types::{Failure, Problem};
 use ccm_sdk::{Answer, Request, cache, credential};
 
-use crate::api::{KEYSTONE, SERVICES, SESSION, SESSION_TOKEN, Service, catalogue};
+use crate::api::{COMPUTE, KEYSTONE, NETWORK, SERVICES, SESSION, SESSION_TOKEN, Service, catalogue};
 use crate::config::{self, Config, FILE, Identity, Named};
 
 pub(crate) const PASSWORD: &str = "password";
@@ -66,18 +66,29 @@ fn place<'c>(entries: &'c [catalogue::Entry], service: Service, config: &Config)
     catalogue::url(entries, service, config.interface.text(), &config.region)
 }
 
+/// Whether the operator has given the URL. A base URL alone does not say: one that was found, in another region, lasts until another takes
+/// its place. Where the operator gave one, the host looks at no other; everywhere else it takes only a URL.
+fn is_given(service: Service) -> bool {
+    service.cloud.base_path().is_some() && service.cloud.bind(NO_URL).is_ok()
+}
+
+const NO_URL: &str = "none";
+
 /// What the catalogue lacks, or has where the operator does not let us.
 pub(crate) fn unreachable(answer: &Answer, services: &[Service]) -> Result<Vec<Problem>, Failure> {
     let config = config::configured();
     let entries = catalogue::read(answer)?;
     let mut problems = vec![];
     for &service in services {
-        // The operator has given its URL.
-        if service.cloud.base_path().is_some() {
+        if is_given(service) {
             continue;
         }
         let field = format!("endpoint {}", service.kind);
         match place(&entries, service, &config) {
+            // Without Nova and Neutron nothing works; and where there was one, in another region, that would still be asked.
+            None if [COMPUTE, NETWORK].contains(&service.kind) => {
+                problems.push(Problem::fatal(field, missing(service, &config)));
+            }
             None => problems.push(Problem::harmless(field, missing(service, &config))),
             Some(url) => {
                 // Whoever forgot the grant of a host is told so before anything depends on it.
@@ -96,7 +107,7 @@ pub(crate) fn is_reachable(service: Service) -> Result<bool, Failure> {
     let is_there = || -> Result<bool, Failure> {
         let entries = catalogue::read(&SESSION.answer()?)?;
         let found = place(&entries, service, &config::configured()).is_some();
-        Ok(found || service.cloud.base_path().is_some())
+        Ok(found || is_given(service))
     };
     if is_there()? {
         return Ok(true);

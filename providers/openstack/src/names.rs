@@ -158,6 +158,13 @@ impl Names {
     }
 }
 
+/// The Service that a load balancer was made for, by its name. Neither a namespace nor a Service has an underscore.
+pub(crate) fn service_of(name: &str) -> Option<String> {
+    let (rest, service) = name.strip_prefix(PREFIX)?.rsplit_once('_')?;
+    let (_, namespace) = rest.rsplit_once('_')?;
+    Some(format!("{namespace}/{service}"))
+}
+
 /// `a` and the UID without dashes.
 fn legacy(uid: &str) -> String {
     const LONGEST: usize = 32;

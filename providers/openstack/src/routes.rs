@@ -145,8 +145,7 @@ fn table(id: &str, is_due: bool) -> Result<Table, Failure> {
     if let Some(table) = Table::kept().filter(|_| is_due) {
         return Ok(table);
     }
-    let router =
-        routers::get(id).map_err(|failure| failure.context(format_args!("router {id} of [Route] router-id")))?;
+    let router = routers::get(id).map_err(|failure| failure.context(format_args!("router {id}")))?;
     let Some(routes) = router.routes else {
         let message =
             format!("router {id} has no routes: the cloud lacks the extensions extraroute and extraroute-atomic");

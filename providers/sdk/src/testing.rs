@@ -75,6 +75,13 @@ impl FakeCloud {
         self
     }
 
+    /// The operator gives this endpoint a base URL: none that is found takes its place.
+    pub fn gives(self, endpoint: &str, base_url: &str) -> Self {
+        self.0.base_paths.borrow_mut().insert(endpoint.to_owned(), path_of(base_url));
+        self.0.given.borrow_mut().insert(endpoint.to_owned());
+        self
+    }
+
     /// Gives a credential a value that `forget` does not take away: another call has renewed it meanwhile.
     pub fn keeps(self, name: &str) -> Self {
         self.0.kept.borrow_mut().insert(name.to_owned());
@@ -191,6 +198,7 @@ pub(crate) struct State {
     available: RefCell<BTreeSet<String>>,
     kept: RefCell<BTreeSet<String>>,
     denied: RefCell<BTreeSet<String>>,
+    given: RefCell<BTreeSet<String>>,
     lines: RefCell<Vec<String>>,
     requests: RefCell<Vec<Request>>,
     batches: RefCell<Vec<usize>>,
@@ -267,10 +275,16 @@ impl State {
             let reason = TransportReason::Denied;
             return Err(TransportError { reason, maybe_sent: false, retry_after_ms: None, message });
         }
+        if self.given.borrow().contains(endpoint) {
+            return Ok(());
+        }
+        if !base_url.contains("://") {
+            let message = format!("endpoint {endpoint} cannot be bound: {base_url:?} is no URL");
+            let reason = TransportReason::Denied;
+            return Err(TransportError { reason, maybe_sent: false, retry_after_ms: None, message });
+        }
         self.lines.borrow_mut().push(format!("bind {endpoint} {base_url}"));
-        let path = base_url.split_once("://").and_then(|(_, rest)| rest.split_once('/')).map_or("", |(_, path)| path);
-        let path = if path.is_empty() { String::new() } else { format!("/{}", path.trim_end_matches('/')) };
-        self.base_paths.borrow_mut().insert(endpoint.to_owned(), path);
+        self.base_paths.borrow_mut().insert(endpoint.to_owned(), path_of(base_url));
         Ok(())
     }
 
@@ -329,6 +343,12 @@ impl State {
 }
 
 /// Puts a placeholder where the captured value was.
+/// As the host tells it: without a slash at its end.
+fn path_of(base_url: &str) -> String {
+    let path = base_url.split_once("://").and_then(|(_, rest)| rest.split_once('/')).map_or("", |(_, path)| path);
+    if path.is_empty() { String::new() } else { format!("/{}", path.trim_end_matches('/')) }
+}
+
 fn hide(response: &mut Response, capture: &Capture) {
     let placeholder = format!("(credential {})", capture.credential);
     match &capture.source {

@@ -1,7 +1,8 @@
 //! What a provider offers can change while it serves: the answer hangs on the cloud, such as on a service in a catalogue. It is asked again
 //! when the cloud answers again, when a credential changes, and when another component serves: one that returns was asked long ago.
 //!
-//! A question without an answer is asked again with back-off: an exchange may have been the reason, and then nothing recovers.
+//! A question without an answer is asked again with back-off: an exchange may have been the reason, and then nothing recovers. A component
+//! that could offer more is asked again now and then: a cloud that gets a service tells nobody.
 //!
 //! What comes counts at once. What objects depend on stays, as at the gate: a catalogue that lacks a service for a moment would leave all
 //! load balancers to nobody.
@@ -22,6 +23,8 @@ use crate::slot::Slot;
 /// When a question without an answer is asked again: first, and at most.
 const FIRST_RETRY: Duration = Duration::from_secs(5);
 const MAX_RETRY: Duration = Duration::from_secs(300);
+/// How often a component that could offer more is asked.
+const PERIOD: Duration = Duration::from_secs(300);
 const ALL: [Capability; 3] = [Capability::LoadBalancers, Capability::Routes, Capability::Cluster];
 
 /// A component that can be asked what it offers.
@@ -31,6 +34,9 @@ pub(crate) trait Asked {
 
     /// Whether an optional interface works now.
     fn has(&self, capability: Capability) -> bool;
+
+    /// Whether it has an optional interface that does not work now.
+    fn lacks(&self) -> bool;
 
     /// What it offers with its configuration, and the cloud as it is.
     ///
@@ -50,6 +56,10 @@ impl Asked for Provider {
 
     fn has(&self, capability: Capability) -> bool {
         self.has(capability)
+    }
+
+    fn lacks(&self) -> bool {
+        ALL.into_iter().any(|capability| self.could(capability) && !self.has(capability))
     }
 
     async fn ask(&self) -> Result<Vec<Capability>> {
@@ -78,7 +88,7 @@ async fn follow_all<P: Asked>(
     let mut recoveries = component.recoveries();
     let mut retries = None;
     loop {
-        let retry = retries.as_mut().and_then(Iterator::next);
+        let retry = retries.as_mut().and_then(Iterator::next).or_else(|| component.lacks().then_some(PERIOD));
         let retry = pin!(async {
             match retry {
                 Some(delay) => tokio::time::sleep(delay).await,
@@ -156,17 +166,24 @@ mod tests {
         /// None: the cloud does not answer.
         answer: Mutex<Option<Vec<Capability>>>,
         offered: Mutex<Vec<Capability>>,
+        could: Vec<Capability>,
         asked: AtomicUsize,
         /// Answers come only while there is a permit.
         patience: Semaphore,
     }
 
     impl Fake {
+        /// One that offers all that it could.
         fn new(offers: &[Capability]) -> Arc<Self> {
+            Self::that_could(&[], offers)
+        }
+
+        fn that_could(could: &[Capability], offers: &[Capability]) -> Arc<Self> {
             Arc::new(Self {
                 cloud: watch::Sender::new(0),
                 answer: Mutex::new(Some(offers.to_vec())),
                 offered: Mutex::new(offers.to_vec()),
+                could: could.to_vec(),
                 asked: AtomicUsize::new(0),
                 patience: Semaphore::new(1),
             })
@@ -186,6 +203,10 @@ mod tests {
 
         fn has(&self, capability: Capability) -> bool {
             self.offered.lock().contains(&capability)
+        }
+
+        fn lacks(&self) -> bool {
+            self.could.iter().any(|capability| !self.has(*capability))
         }
 
         async fn ask(&self) -> Result<Vec<Capability>> {
@@ -243,6 +264,31 @@ mod tests {
             let asked = component.asked.load(Ordering::Relaxed);
             tokio::time::sleep(MAX_RETRY * 3).await;
             assert_eq!(component.asked.load(Ordering::Relaxed), asked, "it has its answer");
+        };
+        tokio::select! {
+            () = following => {}
+            () = story => {}
+        }
+    }
+
+    /// A cloud that gets a service tells nobody.
+    #[tokio::test(start_paused = true)]
+    async fn a_component_that_could_offer_more_is_asked_every_few_minutes_until_it_does() {
+        let component = Fake::that_could(&[LoadBalancers], &[]);
+        let generations = watch::Sender::new(1);
+        let serving = || Arc::clone(&component);
+        let following = follow_all("a.wasm", serving, generations.subscribe(), || {}, |_| None);
+        let story = async {
+            let asked = || component.asked.load(Ordering::Relaxed);
+            tokio::time::sleep(PERIOD - Duration::from_secs(1)).await;
+            assert_eq!(asked(), 0);
+            tokio::time::sleep(PERIOD).await;
+            assert_eq!((asked(), component.offered.lock().clone()), (1, vec![]), "its cloud has none");
+            *component.answer.lock() = Some(vec![LoadBalancers]);
+            tokio::time::sleep(PERIOD).await;
+            assert_eq!((asked(), component.offered.lock().clone()), (2, vec![LoadBalancers]));
+            tokio::time::sleep(PERIOD * 5).await;
+            assert_eq!(asked(), 2, "there is nothing more");
         };
         tokio::select! {
             () = following => {}

@@ -350,6 +350,12 @@ impl Provider {
         self.offered.lock().contains(&capability)
     }
 
+    /// Whether it has this optional interface, offered or not.
+    #[must_use]
+    pub fn could(&self, capability: Capability) -> bool {
+        self.exports.contains(&full_name(capability.as_str()))
+    }
+
     /// Empties its cache, and shares no answer of the cloud that was asked for before.
     pub fn forget_all(&self) {
         self.settings.context.cache.clear();

@@ -73,7 +73,7 @@ pub(crate) struct RunArgs {
     pub(crate) provider: ProviderArgs,
 
     /// The name of the cluster. Providers use it in the names of cloud objects.
-    #[arg(long, default_value = "kubernetes", help_heading = "Cluster")]
+    #[arg(long, default_value = "kubernetes", value_parser = cluster_name, help_heading = "Cluster")]
     pub(crate) cluster_name: String,
     /// CIDRs of pods, comma-separated: one of IPv4, one of IPv6, or one of each. The route controller changes only routes to addresses in
     /// these ranges. No load balancer gets an address in them.
@@ -198,6 +198,15 @@ impl RunArgs {
     /// As connections take them.
     pub(crate) const fn pings(&self) -> Pings {
         Pings { period: self.kube_api_ping_period, timeout: self.kube_api_ping_timeout }
+    }
+}
+
+/// The name of a cluster. Kubernetes passes `$(NAME)` as it is when the container has no such variable, and cloud objects with that in their
+/// names are found by nobody afterwards.
+pub(crate) fn cluster_name(text: &str) -> Result<String, String> {
+    match text.contains("$(") {
+        true => Err("the container has no variable of that name: write the name of the cluster itself".to_owned()),
+        false => Ok(text.to_owned()),
     }
 }
 

@@ -60,8 +60,21 @@ def identity(admin):
     return roles
 
 
-def resources(admin, discover):
-    """Waits for the only compute host, too."""
+def await_reports(admin, since):
+    """Waits until each program of Nova has reported after this time: before, it may be the one that ended, whose report still counts."""
+    wanted = {"nova-conductor", "nova-scheduler", "nova-compute"}
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        services = admin.send("nova", "GET", "/v2.1/os-services")[0]["services"]
+        silent = wanted - {service["binary"] for service in services if service["state"] == "up" and (service["updated_at"] or "") >= since}
+        if not silent:
+            return
+        if time.monotonic() > deadline:
+            fail(f"{', '.join(sorted(silent))} did not report to Nova's database within {PATIENCE} s, see their logs")
+        time.sleep(0.2)
+
+
+def resources(admin):
     outside = admin.ensure("neutron", "/v2.0/networks", "network", {
         "name": "public", "router:external": True, "provider:network_type": "flat", "provider:physical_network": "public", "shared": True})["id"]
     subnets = []
@@ -75,12 +88,6 @@ def resources(admin, discover):
         "name": "lab", "disk_format": "raw", "container_format": "bare", "visibility": "public"})
     if image["status"] == "queued":
         admin.send("glance", "PUT", f"/v2/images/{image['id']}/file", bytes(1024), "application/octet-stream")
-    deadline = time.monotonic() + PATIENCE
-    while not any(host["state"] == "up" for host in admin.send("nova", "GET", "/v2.1/os-services?binary=nova-compute")[0]["services"]):
-        if time.monotonic() > deadline:
-            fail("nova-compute has not registered itself, see log/nova-compute.log")
-        time.sleep(0.2)
-    discover()
     return {"public_network": outside, "public_subnets": subnets, "flavor": flavor, "image": image["id"]}
 
 

@@ -19,13 +19,14 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
 from pathlib import Path
 
 sys.dont_write_bytecode = True
 
 import fixtures  # noqa: E402
 import settings  # noqa: E402
-from processes import Processes, fail, listens  # noqa: E402
+from processes import Processes, fail, listeners, listens, turn  # noqa: E402
 from services import PACKAGES, Services  # noqa: E402
 
 # Says that a folder is the lab's: no other one is ever filled or removed.
@@ -53,7 +54,12 @@ def folder():
 
 
 def install():
-    packages = [name for name in PACKAGES if subprocess.run(["dpkg-query", "-s", name], capture_output=True).returncode]
+    def is_installed(name):
+        # One that was removed and not purged has a status, too.
+        query = subprocess.run(["dpkg-query", "-W", "-f", "${db:Status-Status}", name], capture_output=True, text=True)
+        return query.stdout == "installed"
+
+    packages = [name for name in PACKAGES if not is_installed(name)]
     if not packages:
         return
     if not is_debian_12():
@@ -83,8 +89,30 @@ def environment(root):
             "PYTHONDONTWRITEBYTECODE": "1"}
 
 
+def refuse_taken(root, processes):
+    """All labs have the same ports: two of them do not run at the same time."""
+    taken = {port: name for name, port in settings.PORTS.items() if name != "distribution" and not processes.pid(name) and listens(port)}
+    if not taken:
+        return
+    found = listeners(set(taken))
+    labs = {folder for folder in found.values() if folder != str(root) and (Path(folder) / MARK).exists()}
+    if labs:
+        other = min(labs)
+        fail(f"another lab has its ports: {other}; stop that one: OPENSTACK_LAB={other} python3 {Path(__file__).absolute()} stop")
+    ports = ", ".join(f"{port} ({name})" for port, name in taken.items())
+    whose = ", ".join(f"{pid} (in {folder})" for pid, folder in sorted(found.items())) or "unknown, as root sees them alone"
+    fail(f"others listen on {ports} of 127.0.0.1; their processes: {whose}")
+
+
 def start(root, page_limit, token_cache):
     began = time.monotonic()
+    # The ports say who is there only when nobody begins.
+    with turn("start of an openstack lab"):
+        begin(root, page_limit, token_cache)
+    print(f"openstack lab: ready after {time.monotonic() - began:.0f} s, {root}/lab.json", flush=True)
+
+
+def begin(root, page_limit, token_cache):
     if shutil.which("uwsgi_python3", path="/usr/bin") is None:
         fail("its packages are missing; run `lab.py install` as root")
     if os.getuid():
@@ -94,10 +122,7 @@ def start(root, page_limit, token_cache):
     root.chmod(0o700)
     (root / MARK).touch()
     processes = Processes(root, environment(root))
-    taken = [f"{port} ({name})" for name, port in settings.PORTS.items()
-             if name != "distribution" and not processes.pid(name) and listens(port)]
-    if taken:
-        fail(f"somebody else listens on {', '.join(taken)} of 127.0.0.1")
+    refuse_taken(root, processes)
     settings.write(root, page_limit, token_cache)
     shutil.copytree(Path(__file__).parent / "plugins", root / "plugins", dirs_exist_ok=True)
     services = Services(root, processes)
@@ -109,11 +134,13 @@ def start(root, page_limit, token_cache):
         admin = fixtures.Admin()
         roles = fixtures.identity(admin)
         list(others)
+    since = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
     services.start()
     services.wait()
     discover = ["nova-manage", f"--config-file={root}/etc/nova/nova.conf", "cell_v2", "discover_hosts"]
-    fixtures.describe(root, roles, fixtures.resources(admin, lambda: processes.run("nova", *discover)))
-    print(f"openstack lab: ready after {time.monotonic() - began:.0f} s, {root}/lab.json", flush=True)
+    fixtures.await_reports(admin, since)
+    processes.run("nova", *discover)
+    fixtures.describe(root, roles, fixtures.resources(admin))
 
 
 def status(root):

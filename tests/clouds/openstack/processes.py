@@ -1,5 +1,6 @@
 """Processes that outlive the command that started them, known by their ID and start time: an ID alone may belong to somebody else."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -8,6 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 # For what takes seconds on a machine that does nothing else.
 PATIENCE = 180
@@ -77,27 +79,60 @@ class Processes:
         deadline = time.monotonic() + GRACE
         while time.monotonic() < deadline and any(self.pid(name) for name in running):
             time.sleep(0.05)
-        for name, pid in running.items():
-            if self.pid(name):
+        for pid in running.values():
+            # Whoever it has started ends with it.
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
         for name in names:
             (self.root / "run" / f"{name}.pid").unlink(missing_ok=True)
 
-    def wait(self, name, ready):
-        """Waits until it is ready, and no longer than it runs."""
+    def wait(self, name, lacks, ready):
+        """Waits until it is ready, and no longer than it runs. `lacks` says what is missing until then."""
         deadline = time.monotonic() + PATIENCE
         while not ready():
             if not self.pid(name):
                 fail(f"{name} has ended, see {self.log(name)}")
             if time.monotonic() > deadline:
-                fail(f"{name} is not ready after {PATIENCE} s, see {self.log(name)}")
+                fail(f"{name} {lacks} after {PATIENCE} s, see {self.log(name)}")
             time.sleep(0.1)
+
+
+def turn(name):
+    """One program with this name at a time on this machine: as long as the result lives."""
+    held = socket.socket(socket.AF_UNIX)
+    deadline = time.monotonic() + 2 * PATIENCE
+    while True:
+        try:
+            held.bind("\0" + name)
+            return held
+        except OSError:
+            if time.monotonic() > deadline:
+                fail(f"another {name} has not ended after {2 * PATIENCE} s")
+            time.sleep(0.2)
 
 
 def listens(port):
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def listeners(ports):
+    """Processes that listen on some of these ports: by ID, the folder that each works in. Others' show to root alone."""
+    sockets = set()
+    for table in ("tcp", "tcp6"):
+        with open(f"/proc/net/{table}") as lines:
+            fields = [line.split() for line in lines][1:]
+        sockets |= {f"socket:[{field[9]}]" for field in fields if field[3] == "0A" and int(field[1].rpartition(":")[2], 16) in ports}
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if any(os.readlink(file) in sockets for file in (process / "fd").iterdir()):
+                found[int(process.name)] = os.readlink(process / "cwd")
+        except OSError:
+            # It has ended meanwhile.
+            continue
+    return found
 
 
 def answers(url):

@@ -14,6 +14,15 @@ PACKAGES = ("keystone neutron-server nova-api nova-conductor nova-scheduler plac
 ORDER = ("nova-compute nova-scheduler nova-conductor nova octavia-worker octavia barbican glance neutron placement keystone",
          "rabbitmq mariadb", "epmd")
 
+# Queues of the bus, and who takes what is in them. A message to one that nobody has opened yet is lost, and nobody hears of it: a machine
+# stays in BUILD, a load balancer in PENDING_CREATE.
+QUEUES = {"conductor": "nova-conductor", "scheduler": "nova-scheduler", "compute.lab": "nova-compute", "octavia_prov": "octavia-worker"}
+CONSUMERS = """
+import sys, amqp
+with amqp.Connection(sys.argv[1], userid="guest", password="guest") as connection:
+    sys.exit(0 if connection.channel().queue_declare(sys.argv[2], passive=True).consumer_count else 1)
+"""
+
 
 class Services:
     def __init__(self, root, processes):
@@ -36,7 +45,7 @@ class Services:
             f"--pid-file={self.root}/run/mariadb.own", "--character-set-server=utf8mb3", "--collation-server=utf8mb3_general_ci",
             "--max-connections=600", "--innodb-buffer-pool-size=192M", "--innodb-flush-log-at-trx-commit=0", "--skip-name-resolve"])
         self.processes.start("epmd", ["epmd", "-address", "127.0.0.1", "-port", str(PORTS["epmd"])])
-        self.processes.wait("epmd", lambda: listens(PORTS["epmd"]))
+        self.processes.wait("epmd", "does not listen", lambda: listens(PORTS["epmd"]))
         rabbit = self.etc / "rabbitmq"
         rabbit.mkdir(exist_ok=True)
         for name, text in (("environment", ""), ("plugins", "[].")):
@@ -50,7 +59,7 @@ class Services:
             "SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}"}.items()},
             ERL_EPMD_ADDRESS="127.0.0.1", ERL_EPMD_PORT=str(PORTS["epmd"]))
         ping = ["mariadb-admin", "--no-defaults", f"--socket={socket}", "--user=root", "ping"]
-        self.processes.wait("mariadb", lambda: subprocess.run(ping, capture_output=True).returncode == 0)
+        self.processes.wait("mariadb", "does not answer", lambda: subprocess.run(ping, capture_output=True).returncode == 0)
 
     def set_up(self, name):
         """The database of a service, once."""
@@ -110,11 +119,13 @@ class Services:
         # Its memory of tokens is that of the process; of two threads, one was seen to act with the roles of the other.
         self._web("keystone", "/usr/bin/keystone-wsgi-public", OS_KEYSTONE_CONFIG_FILES=f"{self.etc}/keystone/keystone.conf",
                   OS_KEYSTONE_CONFIG_DIR=f"{self.etc}/keystone", threads=1)
-        self.processes.wait("keystone", lambda: answers(url("keystone") + "/v3"))
+        self.processes.wait("keystone", "does not answer", lambda: answers(url("keystone") + "/v3"))
 
     def start(self):
         """Starts all others. They log in at once, some only then, and are ready later."""
         etc, python = self.etc, "/usr/bin/python3"
+        # Who does not reach the bus at once tries again later and later.
+        self.processes.wait("rabbitmq", "does not listen", lambda: listens(PORTS["rabbitmq"]))
         self._web("placement", "/usr/bin/placement-api", OS_PLACEMENT_CONFIG_DIR=f"{etc}/placement")
         # Its green threads replace real ones, which would hang.
         self._web("neutron", "/usr/bin/neutron-api", f"--config-file={etc}/neutron/neutron.conf --config-file={etc}/neutron/ml2.ini",
@@ -132,8 +143,12 @@ class Services:
         self._main("nova-compute", "nova.cmd.compute", "lab_nova", "nova/nova.conf")
 
     def wait(self):
+        """Waits until each answers, or takes what is sent to it."""
         for name in ("placement", "neutron", "glance", "barbican", "octavia", "nova"):
-            self.processes.wait(name, lambda: answers(url(name) + "/"))
+            self.processes.wait(name, "does not answer", lambda: answers(url(name) + "/"))
+        for queue, name in QUEUES.items():
+            ask = ["/usr/bin/python3", "-c", CONSUMERS, f"127.0.0.1:{PORTS['rabbitmq']}", queue]
+            self.processes.wait(name, f"has not opened its queue {queue}", lambda: subprocess.run(ask, capture_output=True).returncode == 0)
 
     def stop(self):
         for group in ORDER:

@@ -66,6 +66,8 @@ def files(root, page_limit, token_cache):
     nova = {
         "DEFAULT": {"use_stderr": True, "my_ip": "127.0.0.1", "host": "lab", "state_path": f"{root}/data/nova",
                     "instances_path": f"{root}/data/nova/instances", "transport_url": bus, "enabled_apis": "osapi_compute",
+                    # Reports are soon there after a start, and late ones on a busy machine switch nothing off.
+                    "report_interval": 3, "service_down_time": 180,
                     "compute_driver": "fake.FakeDriver", "vif_plugging_is_fatal": False, "vif_plugging_timeout": 0},
         "oslo_concurrency": {"lock_path": f"{root}/data/nova"}, "api_database": sql("nova_api"), "database": sql("nova"),
         "api": {"auth_strategy": "keystone", **({"max_limit": page_limit} if page_limit else {})},

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::NEUTRON;
+use super::routers::has_extension;
 
 ccm_sdk::records! {
     /// A security group.
@@ -48,7 +49,16 @@ const GROUPS: Paging =
 
 /// Those with a name, and their rules.
 pub(crate) fn named(name: &str) -> Result<Vec<Group>, Failure> {
-    NEUTRON.get("/security-groups").query("name", name).list(GROUPS)
+    if_there_are_any(NEUTRON.get("/security-groups").query("name", name).list(GROUPS))
+}
+
+/// A cloud without the extension has no groups, and does not know the question.
+fn if_there_are_any(listed: Result<Vec<Group>, Failure>) -> Result<Vec<Group>, Failure> {
+    match listed {
+        Err(failure) if has_extension("security-group").unwrap_or(true) => Err(failure),
+        Err(_) => Ok(vec![]),
+        listed => listed,
+    }
 }
 
 /// Bytes of names in one request: its line must not be longer than 8 KB.
@@ -60,7 +70,7 @@ pub(crate) fn with_names(names: &[&str]) -> Result<Vec<Group>, Failure> {
     let mut all = vec![];
     for some in names.chunks(AT_ONCE.div_euclid(longest).max(1)) {
         let request = some.iter().fold(NEUTRON.get("/security-groups"), |request, name| request.query("name", name));
-        all.extend(request.list(GROUPS)?);
+        all.extend(if_there_are_any(request.list(GROUPS))?);
     }
     Ok(all)
 }
@@ -93,9 +103,6 @@ pub(crate) fn delete_rule(id: &str) -> Request {
 
 /// Gives a port these groups, unless somebody has changed it since it was read.
 pub(crate) fn set(port: &str, revision: u64, groups: &[String]) -> Request {
-    NEUTRON
-        .put("/ports/{id}")
-        .arg("id", port)
-        .header("if-match", format!("revision_number={revision}"))
+    super::if_unchanged(NEUTRON.put("/ports/{id}").arg("id", port), revision)
         .json(&json!({ "port": { "security_groups": groups } }))
 }

@@ -53,7 +53,11 @@ struct Routes<'a> {
 /// The router now.
 pub(crate) fn get(id: &str) -> Result<Router, Failure> {
     let found = NEUTRON.get("/routers/{id}").arg("id", id).send()?.optional()?;
-    let missing = || Failure::unauthorized(format!("there is no router {id}, or it is another project's"));
+    let missing = || {
+        Failure::unauthorized(format!(
+            "there is no router {id}, or it is another project's; correct router-id in [Route]"
+        ))
+    };
     found.ok_or_else(missing)?.json_at("/router")
 }
 
@@ -97,7 +101,12 @@ pub(crate) fn replace_tags(id: &str, tags: &[String]) -> Result<(), Failure> {
 
 /// Whether routes can be added and removed without a look at the others.
 pub(crate) fn is_atomic() -> Result<bool, Failure> {
+    has_extension("extraroute-atomic")
+}
+
+/// Whether Neutron has an extension.
+pub(crate) fn has_extension(alias: &str) -> Result<bool, Failure> {
     let request = NEUTRON.get("/extensions").query("fields", "alias").share(Duration::from_secs(3_600));
     let extensions: Vec<Extension> = request.send()?.json_at("/extensions")?;
-    Ok(extensions.iter().any(|extension| extension.alias == "extraroute-atomic"))
+    Ok(extensions.iter().any(|extension| extension.alias == alias))
 }

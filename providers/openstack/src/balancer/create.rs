@@ -17,9 +17,23 @@ use crate::find::Servers;
 /// How long a request without an answer may still make one.
 const UNHEARD: Duration = Duration::from_secs(60);
 /// When to look for it.
-const LOOK: Duration = Duration::from_secs(5);
+pub(super) const LOOK: Duration = Duration::from_secs(5);
 /// When to look at one that is being made.
 const MADE: Duration = Duration::from_secs(2);
+
+fn new(balancer: &str) -> String {
+    format!("new/{balancer}")
+}
+
+/// Whether it was made so short a time ago that a copy of Octavia's database may not have it yet.
+pub(super) fn is_new(balancer: &str) -> bool {
+    cache::get(&new(balancer)).is_some()
+}
+
+/// It is deleted: if it is not there, that is why.
+pub(super) fn is_no_more_new(balancer: &str) {
+    cache::forget(&new(balancer));
+}
 
 /// Most bytes of a request: the host takes a megabyte.
 const MOST_BYTES: usize = 900_000;
@@ -30,10 +44,9 @@ const LOOKED_AT: usize = 5;
 impl Work<'_> {
     /// Asks for a new one. Always ends with a failure: until it is there, with `pending`.
     pub(super) fn create(&self, backends: &[&Backend], done: &mut Done) -> Result<Vec<Ingress>, Failure> {
-        let asked = format!("asked/{}", self.service.uid);
+        let asked = self.asked();
         if cache::get(&asked).is_some() {
-            let message = "a load balancer was asked for, and there was no answer; it may still show";
-            return Err(Failure::retry(message).after(LOOK));
+            return Err(Failure::retry(self.may_show()).after(LOOK));
         }
         let subnet = self.subnet(backends)?;
         let ports = self.parts(None, subnet.as_deref()).ports(self.service, backends);
@@ -58,14 +71,44 @@ impl Work<'_> {
         })?;
         done.changed(format!("made load balancer {}", balancer.id));
         done.annotate(names::ID, balancer.id.as_str());
+        cache::put(&new(&balancer.id), b"", UNHEARD);
         if !balancer.vip_address.is_empty() && self.service.annotation(names::ADDRESS).is_none() {
             // It also says that the ID was not written by a person. The address of before leads to its floating IP.
             done.annotate(names::ADDRESS, balancer.vip_address.as_str());
         }
         if body.get("listeners").is_some() {
-            seen::believe(&balancer.id, &ports);
+            seen::believe(&balancer.id, self.uid(), &ports);
         }
         Err(Failure::pending(format!("load balancer {} is being made", balancer.id)).after(MADE))
+    }
+
+    fn may_show(&self) -> String {
+        format!(
+            "the request for load balancer {} had no answer, and Octavia may still make it; looked for again in {} s",
+            self.spec.names.balancer,
+            LOOK.as_secs()
+        )
+    }
+
+    fn asked(&self) -> String {
+        format!("asked/{}", self.service.uid)
+    }
+
+    /// What was asked for shows.
+    pub(super) fn heard(&self) {
+        cache::forget(&self.asked());
+    }
+
+    /// Before it is said that there is none.
+    ///
+    /// # Errors
+    ///
+    /// One was asked for without an answer, and may still be made.
+    pub(super) fn await_unheard(&self) -> Result<(), Failure> {
+        match cache::get(&self.asked()) {
+            Some(_) => Err(Failure::pending(self.may_show()).after(LOOK)),
+            None => Ok(()),
+        }
     }
 
     /// Where nobody says, the subnet of the first Node whose address is found in one.

@@ -5,7 +5,6 @@
 use std::time::Duration;
 
 use ccm_sdk::Done;
-use ccm_sdk::find::sees_the_cluster;
 use ccm_sdk::steps::Steps;
 use ccm_sdk::types::{Failure, Ingress};
 use serde_json::json;
@@ -14,10 +13,9 @@ use super::done::SPARED;
 use super::seen::Seen;
 use super::step::{Step, Writer};
 use super::work::Work;
-use super::{groups, plan};
+use super::{create, groups, plan};
 use crate::annotations as names;
 use crate::api::octavia::{self, Balancer, Thing};
-use crate::find::Servers;
 
 /// When to look whether it is gone.
 const LOOK: Duration = Duration::from_secs(2);
@@ -25,13 +23,9 @@ const LOOK: Duration = Duration::from_secs(2);
 impl Work<'_> {
     /// Nothing is left of it when this is no failure.
     pub(super) fn delete(&self, done: &mut Done) -> Result<(), Failure> {
-        let mut known = None;
-        if let Some(id) = &self.spec.id {
-            known = octavia::get(id)?;
-        }
-        let mut all = self.own()?;
+        let known = self.by_id()?;
+        let mut all = self.own_or_going()?;
         let own_ids: Vec<String> = all.iter().map(|balancer| balancer.id.clone()).collect();
-        let has_known = known.is_some();
         all.extend(known.filter(|balancer| !own_ids.contains(&balancer.id)));
         if all.is_empty()
             && let Some(unmarked) = self.unmarked(done)?
@@ -40,12 +34,13 @@ impl Work<'_> {
             self.note(names::ID, &unmarked.id, done);
             all.push(unmarked);
         }
-        if self.spec.id.is_some() && !has_known && all.is_empty() {
-            sees_the_cluster(&Servers::new(self.config), self.host.provider_ids)?;
+        if all.is_empty() {
+            self.await_unheard()?;
+            self.prove_account()?;
         }
-        for balancer in &all {
-            self.remove(balancer, done)?;
-        }
+        // One that does not end keeps no other.
+        let ends: Vec<Result<(), Failure>> = all.iter().map(|balancer| self.remove(balancer, done)).collect();
+        ends.into_iter().collect::<Result<(), Failure>>()?;
         self.delete_left_floating_ips(done)?;
         groups::delete(self.service, done)
     }
@@ -77,12 +72,11 @@ impl Work<'_> {
         Ok(None)
     }
 
-    /// Whether other Services use it. A Service that left under the Go manager leaves the tag with its UID behind: that tag counts only where
-    /// a listener is not this Service's.
+    /// Whether others use it. Tags alone do not say: a Service that left under the Go manager leaves the tag with its UID behind, and who
+    /// has just come, or is no Service, has a listener and no tag yet. So the listeners count.
     fn is_shared(&self, balancer: &Balancer) -> Result<bool, Failure> {
-        let spec_names = &self.spec.names;
-        if !spec_names.others(&balancer.tags).is_empty() || spec_names.other_uids(&balancer.tags).is_empty() {
-            return Ok(!spec_names.others(&balancer.tags).is_empty());
+        if !self.spec.names.others(&balancer.tags).is_empty() {
+            return Ok(true);
         }
         let listeners = octavia::listeners(Some(&balancer.id))?;
         Ok(listeners.iter().any(|listener| !self.is_own(balancer, &listener.tags)))
@@ -100,7 +94,7 @@ impl Work<'_> {
             return self.remove_whole(balancer, done);
         }
         let plan = || self.parting(balancer);
-        if !is_own && plan()?.is_empty() {
+        if !spec_names.are_own(&balancer.tags) && plan()?.is_empty() {
             done.warn(
                 SPARED,
                 format!("load balancer {id} stays: others use it, and nothing of it is this Service's any more"),
@@ -122,6 +116,7 @@ impl Work<'_> {
             self.run(balancer, || self.dismantling(balancer), done)?;
         }
         octavia::delete(id, self.config.balancers.cascade_delete || balancer.status == "ERROR")?;
+        create::is_no_more_new(id);
         done.changed(format!("deleted load balancer {id}"));
         Err(Failure::pending(format!("load balancer {id} is being deleted")).after(LOOK))
     }
@@ -133,7 +128,8 @@ impl Work<'_> {
         done: &mut Done,
     ) -> Result<(), Failure> {
         let writer = Writer::new(balancer, plan);
-        let result = Steps::new(&balancer.id, &"delete").run(&writer, done);
+        // Another Service that leaves has other steps.
+        let result = Steps::new(&balancer.id, &("delete", self.uid())).run(&writer, done);
         writer.tell(done);
         result
     }
@@ -208,8 +204,11 @@ impl Work<'_> {
             done.warn(super::done::IN_ERROR, message.clone());
             return Err(Failure::retry(message).after(Duration::from_secs(300)));
         }
+        // What cannot be made again is not deleted.
+        self.check_tls()?;
         // Its floating IP stays, and comes to the new one.
         octavia::delete(&balancer.id, true)?;
+        create::is_no_more_new(&balancer.id);
         done.changed(format!("deleted load balancer {}, which was in ERROR", balancer.id));
         done.unannotate(names::ID);
         let message = format!("{message}. Load balancer was deleted and its creation will be retried");

@@ -154,8 +154,11 @@ impl Work<'_> {
     fn new_floating_ip(&self, balancer: &Balancer, done: &mut Done) -> Result<String, Failure> {
         if !self.is_owner(balancer) {
             let message = format!(
-                "cannot attach a floating IP to a load balancer for a shared Service {}, only owner Service can do that",
-                self.service.full_name()
+                "cannot attach a floating IP to load balancer {} for the shared Service {}, only owner Service can do that: set the floating IP on {}",
+                balancer.id,
+                self.service.full_name(),
+                crate::names::service_of(&balancer.name)
+                    .map_or("that".to_owned(), |owner| format!("the owner, {owner}"))
             );
             return Err(Failure::conflict(message));
         }
@@ -175,7 +178,7 @@ impl Work<'_> {
             }
             if asked {
                 let message = format!(
-                    "floating IP {address} is not available: port {} has it",
+                    "floating IP {address} is not available: port {} has it; choose another address, or detach it from that port",
                     found.port_id.unwrap_or_default()
                 );
                 return Err(Failure::invalid(message).field("spec.loadBalancerIP"));

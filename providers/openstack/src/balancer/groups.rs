@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use ccm_sdk::cidr::Cidr;
 use ccm_sdk::find::Machines;
-use ccm_sdk::types::{Backend, Failure, IpFamily, Protocol, Service};
-use ccm_sdk::{Done, cache, send_all};
+use ccm_sdk::types::{Backend, Failure, IpFamily, Protocol, Reaction, Service};
+use ccm_sdk::{Answer, Done, cache, send_all};
 
 use super::work::Work;
 use crate::api::floating_ips;
 use crate::api::groups::{self, Group, NewRule, Rule};
+use crate::api::neutron_type;
 use crate::api::octavia::Balancer;
 use crate::api::ports::{self, Port};
 use crate::config::Config;
@@ -29,32 +30,41 @@ const SUBNET: Duration = Duration::from_secs(3_600);
 /// How long it is believed that a Service has no group, where groups are not managed.
 const NONE: Duration = Duration::from_secs(3_600);
 
-/// Makes the group what it should be, and gives it to the ports of the Nodes; those of others lose it. Where groups are not managed, none is
-/// left.
-pub(super) fn ensure(
+/// So often a port is read again that somebody else changes meanwhile.
+const ATTEMPTS: usize = 4;
+
+/// What goes when the members have changed.
+pub(super) struct Opened {
+    group: Group,
+    /// Groups of the same name: a request without an answer had made one.
+    doubles: Vec<Group>,
+    /// Rules by their IDs.
+    old: Vec<String>,
+    /// Ports that members have.
+    members: Vec<Port>,
+    /// The other ports of the Nodes.
+    others: Vec<Port>,
+}
+
+/// Before members change: traffic comes to new ones at once. Makes the group and the rules that are missing, and gives it to the ports of
+/// the Nodes. Nothing where groups are not managed, and while Octavia is at work, since then members do not change.
+pub(super) fn open(
     work: &Work<'_>,
     balancer: &Balancer,
     backends: &[&Backend],
     done: &mut Done,
-) -> Result<(), Failure> {
+) -> Result<Option<Opened>, Failure> {
     let service = work.service;
-    if !work.config.balancers.manages_security_groups {
-        if cache::get(&none(service)).is_none() {
-            delete(service, done)?;
-            cache::put(&none(service), b"", NONE);
-        }
-        return Ok(());
+    if !work.config.balancers.manages_security_groups || balancer.status != "ACTIVE" {
+        return Ok(None);
     }
     cache::forget(&none(service));
-    if !work.is_sound() {
-        // What its rules should be cannot be read: they stay as they are.
-        return match one(service)? {
-            Some(group) => give(work, &group.id, backends, work.family(Some(balancer)), done),
-            None => Ok(()),
-        };
-    }
-    let group = match one(service)? {
+    let mut own = of(service)?.into_iter();
+    let (group, mut doubles) = (own.next(), own.collect());
+    let group = match group {
         Some(group) => group,
+        // What its rules should be cannot be read.
+        None if !work.is_sound() => return Ok(None),
         None => {
             let name = names::security_group(service);
             let made = groups::create(&name, &names::security_group_description(&work.host.cluster, service))?;
@@ -62,24 +72,62 @@ pub(super) fn ensure(
             made
         }
     };
-    let sources = sources(work, balancer)?;
-    let wanted = rules(work, &group.id, &sources);
-    let (new, old) = changes(&wanted, &group.rules);
-    make(&new, done)?;
-    for answer in send_all(old.iter().map(|rule| groups::delete_rule(&rule.id)).collect()) {
+    let mut old = vec![];
+    if work.is_sound() {
+        let wanted = rules(work, &group.id, &sources(work, balancer)?);
+        let (new, others) = changes(&wanted, &group.rules);
+        make(&new, done)?;
+        old.extend(others.into_iter().map(|rule| rule.id.clone()));
+    } else {
+        // They stay as they are.
+        doubles = vec![];
+    }
+    let addresses = addresses(backends, work.family(Some(balancer)));
+    let all = ports_of(&servers(work.config, backends))?;
+    let (members, others): (Vec<Port>, Vec<Port>) = all.into_iter().partition(|port| is_member(port, &addresses));
+    change(Direction::Give, members.clone(), &group.id, done)?;
+    Ok(Some(Opened { group, doubles, old, members, others }))
+}
+
+/// When members have changed: old rules go, and ports of others lose the group. Where groups are not managed, none is left.
+pub(super) fn close(work: &Work<'_>, opened: Option<Opened>, done: &mut Done) -> Result<(), Failure> {
+    let Some(Opened { group, doubles, old, members, others }) = opened else {
+        return if work.config.balancers.manages_security_groups { Ok(()) } else { leave(work.service, done) };
+    };
+    for answer in send_all(old.iter().map(|rule| groups::delete_rule(rule)).collect()) {
         // What is gone already is as good.
         answer?.optional()?;
     }
     if !old.is_empty() {
         done.changed(format!("deleted {} rules of security group {}", old.len(), group.name));
     }
-    give(work, &group.id, backends, work.family(Some(balancer)), done)
+    let is_there = |port: &Port| members.iter().any(|member| member.id == port.id);
+    let mut left = ports::with_group(&group.id)?;
+    left.extend(others.into_iter().filter(|port| has(port, &group.id)));
+    left.retain(|port| !is_there(port));
+    left.sort_by(|one, other| one.id.cmp(&other.id));
+    left.dedup_by(|one, other| one.id == other.id);
+    change(Direction::Take, left, &group.id, done)?;
+    doubles.iter().try_for_each(|double| remove(double, done))
 }
 
-/// The group goes, from all ports first.
+/// None is left of a Service whose groups are not managed any more.
+fn leave(service: &Service, done: &mut Done) -> Result<(), Failure> {
+    if cache::get(&none(service)).is_none() {
+        delete(service, done)?;
+        cache::put(&none(service), b"", NONE);
+    }
+    Ok(())
+}
+
+/// All groups of the Service go.
 pub(super) fn delete(service: &Service, done: &mut Done) -> Result<(), Failure> {
-    let Some(group) = one(service)? else { return Ok(()) };
-    take(&ports::with_group(&group.id)?, &group.id, done)?;
+    of(service)?.iter().try_for_each(|group| remove(group, done))
+}
+
+/// It goes, from all ports first.
+fn remove(group: &Group, done: &mut Done) -> Result<(), Failure> {
+    change(Direction::Take, ports::with_group(&group.id)?, &group.id, done)?;
     groups::delete(&group.id)?;
     done.changed(format!("deleted security group {}", group.name));
     Ok(())
@@ -89,14 +137,13 @@ fn none(service: &Service) -> String {
     format!("no-group/{}", service.uid)
 }
 
-fn one(service: &Service) -> Result<Option<Group>, Failure> {
+/// Those of a Service, whose UID is in the name. The first one is used, whoever looks.
+fn of(service: &Service) -> Result<Vec<Group>, Failure> {
     let name = names::security_group(service);
-    let mut found = groups::named(&name)?;
-    found.retain(|group| group.name == name);
-    if found.len() > 1 {
-        return Err(Failure::conflict(format!("several security groups have the name {name}; delete all but one")));
-    }
-    Ok(found.pop())
+    let mut own = groups::named(&name)?;
+    own.retain(|group| group.name == name);
+    own.sort_by(|one, other| one.id.cmp(&other.id));
+    Ok(own)
 }
 
 /// Where members get their traffic from.
@@ -116,14 +163,36 @@ fn sources(work: &Work<'_>, balancer: &Balancer) -> Result<Vec<Cidr>, Failure> {
         Some(text) => text,
         None => {
             let found = floating_ips::subnet(subnet)?;
-            let found =
-                found.ok_or_else(|| Failure::retry(format!("the subnet of the members, {subnet:?}, is not there")))?;
+            let found = found.ok_or_else(|| {
+                let from = named_by(work, balancer, subnet);
+                Failure::retry(format!("the subnet of the members, {subnet:?}, is not there; {from}"))
+            })?;
             cache::put_json(&key, &found.cidr, SUBNET);
             found.cidr
         }
     };
-    let range = Cidr::masked(&text).ok_or_else(|| Failure::retry(format!("subnet {subnet} has the range {text:?}")))?;
+    let range = Cidr::masked(&text).ok_or_else(|| {
+        let from = named_by(work, balancer, subnet);
+        Failure::retry(format!("subnet {subnet:?} of the members has the range {text:?}, which is no CIDR; {from}"))
+    })?;
     Ok(vec![range])
+}
+
+/// Where somebody can name another subnet for the members.
+fn named_by(work: &Work<'_>, balancer: &Balancer, subnet: &str) -> String {
+    let [members, own] = [crate::annotations::MEMBER_SUBNET, crate::annotations::SUBNET];
+    let place = &work.spec.place;
+    let (annotation, key) = match (place.member_subnet.is_some(), place.subnet.is_some()) {
+        (true, _) => (members, "member-subnet-id"),
+        (false, true) => (own, "subnet-id"),
+        (false, false) => {
+            return format!("it is that of load balancer {}: name another with annotation {members}", balancer.id);
+        }
+    };
+    match work.service.annotation(annotation) {
+        Some(named) if named == subnet => format!("correct annotation {annotation}"),
+        _ => format!("correct {key} in the cloud.conf"),
+    }
 }
 
 fn rules(work: &Work<'_>, group: &str, sources: &[Cidr]) -> Vec<NewRule> {
@@ -248,7 +317,7 @@ fn make(new: &[NewRule], done: &mut Done) -> Result<(), Failure> {
     if answer.status() == 409 {
         for rule in new {
             let answer = groups::make_rule(rule)?;
-            let exists = crate::api::neutron_type(&answer).is_some_and(|kind| kind == "SecurityGroupRuleExists");
+            let exists = neutron_type(&answer).is_some_and(|kind| kind == "SecurityGroupRuleExists");
             if !exists {
                 answer.done()?;
             }
@@ -287,43 +356,61 @@ fn has(port: &Port, group: &str) -> bool {
     port.security_groups.iter().any(|other| other == group)
 }
 
-/// The ports of these Nodes that have the address that members have.
-fn give(work: &Work<'_>, group: &str, backends: &[&Backend], family: IpFamily, done: &mut Done) -> Result<(), Failure> {
-    let addresses = addresses(backends, family);
-    let all = ports_of(&servers(work.config, backends))?;
-    let (members, others): (Vec<Port>, Vec<Port>) = all.into_iter().partition(|port| is_member(port, &addresses));
-    let mut requests = vec![];
-    for port in members.iter().filter(|port| !has(port, group)) {
+/// Whether ports get a group, or lose it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Give,
+    Take,
+}
+
+impl Direction {
+    /// None where the port is as it should be.
+    fn request(self, port: &Port, group: &str) -> Option<ccm_sdk::Request> {
+        if has(port, group) == (self == Self::Give) {
+            return None;
+        }
         let mut groups = port.security_groups.clone();
-        groups.push(group.to_owned());
-        requests.push(groups::set(&port.id, port.revision, &groups));
+        match self {
+            Self::Give => groups.push(group.to_owned()),
+            Self::Take => groups.retain(|other| other != group),
+        }
+        Some(groups::set(&port.id, port.revision, &groups))
     }
-    change(requests, "gave the security group to", done)?;
-    let is_there = |port: &Port| members.iter().any(|member| member.id == port.id);
-    let mut left: Vec<Port> = ports::with_group(group)?.into_iter().filter(|port| !is_there(port)).collect();
-    left.extend(others.into_iter().filter(|port| has(port, group) && !is_there(port)));
-    left.sort_by(|one, other| one.id.cmp(&other.id));
-    left.dedup_by(|one, other| one.id == other.id);
-    take(&left, group, done)
 }
 
-fn take(from: &[Port], group: &str, done: &mut Done) -> Result<(), Failure> {
-    let without =
-        |port: &Port| port.security_groups.iter().filter(|other| *other != group).cloned().collect::<Vec<_>>();
-    let requests = from.iter().map(|port| groups::set(&port.id, port.revision, &without(port))).collect();
-    change(requests, "took the security group off", done)
-}
-
-fn change(requests: Vec<ccm_sdk::Request>, says: &str, done: &mut Done) -> Result<(), Failure> {
-    let count = requests.len();
-    let mut wrong = None;
-    for answer in send_all(requests) {
-        // One that has changed meanwhile is read again with the next call, and the rest is not kept from it.
-        let changed = answer.and_then(|answer| answer.optional().map(drop));
-        wrong = wrong.or(changed.err());
+/// Changes ports, all at the same time, and each as it was read: one that somebody else has changed meanwhile is read again.
+fn change(direction: Direction, ports: Vec<Port>, group: &str, done: &mut Done) -> Result<(), Failure> {
+    let (mut open, mut changed, mut wrong) = (ports, 0_usize, None);
+    for attempt in 1..=ATTEMPTS {
+        let asked = std::mem::take(&mut open).into_iter();
+        let (sent, requests): (Vec<Port>, Vec<_>) =
+            asked.filter_map(|port| direction.request(&port, group).map(|request| (port, request))).unzip();
+        for (port, answer) in sent.into_iter().zip(send_all(requests)) {
+            let is_stale = |answer: &Answer| answer.status() == 412 && attempt < ATTEMPTS;
+            let result = answer.and_then(|answer| match answer {
+                answer if is_stale(&answer) => {
+                    open.extend(ports::get(&port.id).send().and_then(ports::one)?);
+                    Ok(false)
+                }
+                // That it is the port that is gone is no failure.
+                answer if neutron_type(&answer).as_deref() == Some(NO_GROUP) => Err(answer.failure(Reaction::Retry)),
+                answer => Ok(answer.optional()?.is_some()),
+            });
+            // The rest is not kept from it.
+            match result {
+                Ok(is_changed) => changed = changed.saturating_add(usize::from(is_changed)),
+                Err(failure) => wrong = wrong.or(Some(failure)),
+            }
+        }
     }
-    if count > 0 {
-        done.changed(format!("{says} {count} ports"));
+    if changed > 0 {
+        done.changed(match direction {
+            Direction::Give => format!("gave the security group to {changed} ports"),
+            Direction::Take => format!("took the security group off {changed} ports"),
+        });
     }
     wrong.map_or(Ok(()), |failure| Err(failure.context("failed to update security group for ports")))
 }
+
+/// A group is gone that a port should have.
+const NO_GROUP: &str = "SecurityGroupNotFound";

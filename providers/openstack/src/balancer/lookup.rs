@@ -14,6 +14,7 @@ use ccm_sdk::Done;
 use ccm_sdk::find::sees_the_cluster;
 use ccm_sdk::types::Failure;
 
+use super::create;
 use super::done::{DUPLICATE, RECREATED};
 use super::work::Work;
 use crate::annotations as names;
@@ -33,18 +34,33 @@ impl Work<'_> {
     ///
     /// The cloud cannot be asked, or it is not to be had.
     pub(super) fn find(&self, done: &mut Done) -> Result<Option<Balancer>, Failure> {
-        if let Some(id) = &self.spec.id {
-            if let Some(balancer) = octavia::get(id)? {
-                self.refuse_namesake(&balancer)?;
-                return Ok(Some(balancer));
-            }
-            if !self.had_one() {
-                let message =
-                    format!("there is no load balancer {id}; take annotation {} off to have a new one", names::ID);
-                return Err(Failure::invalid(message).annotation(names::ID));
-            }
+        if let Some(balancer) = self.by_id()? {
+            self.refuse_namesake(&balancer)?;
+            return Ok(Some(balancer));
+        }
+        if let Some(id) = &self.spec.id
+            && !self.had_one()
+        {
+            let message =
+                format!("there is no load balancer {id}; take annotation {} off to have a new one", names::ID);
+            return Err(Failure::invalid(message).annotation(names::ID));
         }
         self.seek(done)
+    }
+
+    /// By the ID on the Service.
+    ///
+    /// # Errors
+    ///
+    /// The cloud cannot be asked, or it was made just now, and what was asked does not know of it yet.
+    pub(super) fn by_id(&self) -> Result<Option<Balancer>, Failure> {
+        let Some(id) = &self.spec.id else { return Ok(None) };
+        let found = octavia::get(id)?;
+        if found.is_none() && create::is_new(id) {
+            let message = format!("load balancer {id} was made a moment ago, and does not show yet");
+            return Err(Failure::pending(message).after(create::LOOK));
+        }
+        Ok(found)
     }
 
     /// Whether a load balancer has served this Service before.
@@ -65,6 +81,7 @@ impl Work<'_> {
             done.warn(DUPLICATE, message);
         }
         if !own.is_empty() {
+            self.heard();
             return Ok(Some(own.swap_remove(0)));
         }
         let mut unmarked = self.named()?;
@@ -111,9 +128,16 @@ impl Work<'_> {
 
     /// Those with the Service's own tag that are not on their way out, the oldest first.
     pub(super) fn own(&self) -> Result<Vec<Balancer>, Failure> {
+        let mut own = self.own_or_going()?;
+        own.retain(is_staying);
+        Ok(own)
+    }
+
+    /// Those as well that are on their way out: they can come back from it, in ERROR.
+    pub(super) fn own_or_going(&self) -> Result<Vec<Balancer>, Failure> {
         let tag = &self.spec.names.uid;
         let mut own = octavia::tagged(tag)?;
-        own.retain(|balancer| is_staying(balancer) && balancer.tags.contains(tag));
+        own.retain(|balancer| balancer.status != "DELETED" && balancer.tags.contains(tag));
         own.sort_by(|one, other| (&one.created_at, &one.id).cmp(&(&other.created_at, &other.id)));
         Ok(own)
     }
@@ -184,9 +208,24 @@ impl Work<'_> {
 
     /// Before a new one takes the place of one that is gone: to another account all are gone.
     pub(super) fn prove_gone(&self, done: &mut Done) -> Result<(), Failure> {
-        let Some(id) = &self.spec.id else { return Ok(()) };
-        sees_the_cluster(&Servers::new(self.config), self.host.provider_ids)?;
-        done.warn(RECREATED, format!("load balancer {id} is gone, and a new one is made"));
+        self.prove_account()?;
+        if let Some(id) = &self.spec.id {
+            done.warn(RECREATED, format!("load balancer {id} is gone, and a new one is made"));
+        } else if self.had_one() {
+            done.warn(RECREATED, "the load balancer that the Service had is gone, and a new one is made");
+        }
         Ok(())
+    }
+
+    /// Where the Service has, or had, a load balancer, and there is none.
+    ///
+    /// # Errors
+    ///
+    /// The credentials may be those of another account, to which it is missing as well.
+    pub(super) fn prove_account(&self) -> Result<(), Failure> {
+        if self.spec.id.is_none() && !self.had_one() {
+            return Ok(());
+        }
+        sees_the_cluster(&Servers::new(self.config), self.host.provider_ids)
     }
 }

@@ -16,10 +16,9 @@ impl Work<'_> {
     ///
     /// It is not done yet.
     pub(super) fn orphan(&self, done: &mut Done) -> Result<(), Failure> {
-        let mut all = self.own()?;
-        if let Some(id) = &self.spec.id
-            && !all.iter().any(|balancer| balancer.id == *id)
-            && let Some(known) = octavia::get(id)?
+        let mut all = self.own_or_going()?;
+        if let Some(known) = self.by_id()?
+            && !all.iter().any(|balancer| balancer.id == known.id)
             && (self.spec.names.are_own(&known.tags) || self.is_owner(&known) || self.is_sharer(&known)?)
         {
             all.push(known);
@@ -28,10 +27,13 @@ impl Work<'_> {
             // What only its name leads to may be another cluster's.
             all.extend(self.unmarked(&mut Done::new())?);
         }
-        for balancer in &all {
-            self.run(balancer, || self.releasing(balancer), done)?;
+        if all.is_empty() {
+            self.await_unheard()?;
         }
-        Ok(())
+        // One that does not end keeps no other.
+        let mut release = |balancer: &Balancer| self.run(balancer, || self.releasing(balancer), done);
+        let ends: Vec<Result<(), Failure>> = all.iter().map(&mut release).collect();
+        ends.into_iter().collect()
     }
 
     fn releasing(&self, balancer: &Balancer) -> Result<Vec<Step>, Failure> {

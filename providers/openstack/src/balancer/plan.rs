@@ -44,7 +44,7 @@ pub(super) fn steps(work: &Work<'_>, balancer: &Balancer, ports: &[Port], seen: 
         plan.port(port, own.iter().find(|listener| serves(listener, port)).copied(), &going, ports);
     }
     for listener in &going {
-        plan.leave(listener);
+        plan.leave(listener, &going);
     }
     plan.leave_pools(&going);
     let Plan { mut steps, last, waits, .. } = plan;
@@ -226,7 +226,7 @@ impl<'a> Plan<'a> {
                 |pool: &octavia::Pool, port: &Port| pool.id == old && self.work.name_of(&pool.name) == port.pool.name;
             ports.iter().any(|port| self.seen.pools.iter().any(|pool| is_it(pool, port)))
         };
-        if let Some(old) = old.filter(|old| is_pool_of(old)) {
+        if let Some(old) = old.filter(|old| is_pool_of(old) && !self.is_needed(old, &[has])) {
             self.last.push(Step::delete(Thing::Pool, old, &format!("the old pool of port {}", wants.protocol_port)));
         }
     }
@@ -320,14 +320,26 @@ impl<'a> Plan<'a> {
         }
     }
 
+    /// Whether a listener beside those hands clients to a pool. It may be that of somebody else.
+    fn is_needed(&self, pool: &str, beside: &[&octavia::Listener]) -> bool {
+        let stays = |id: &str| !beside.iter().any(|listener| listener.id == id);
+        let has_it = |listener: &octavia::Listener| listener.default_pool_id.as_deref() == Some(pool);
+        let listeners = self.seen.listeners.iter().filter(|listener| has_it(listener));
+        let pools = self.seen.pools.iter().filter(|other| other.id == pool);
+        listeners
+            .map(|listener| &listener.id)
+            .chain(pools.flat_map(|pool| &pool.listeners).map(|id| &id.id))
+            .any(|id| stays(id))
+    }
+
     /// A listener that nobody asks for any more, with its pool where that is not used again.
-    fn leave(&mut self, listener: &'a octavia::Listener) {
+    fn leave(&mut self, listener: &'a octavia::Listener, going: &[&'a octavia::Listener]) {
         let goes = delete_listener(listener);
         if !self.steps.contains(&goes) {
             self.last.push(goes);
         }
         let pool = listener.default_pool_id.as_deref().filter(|pool| !pool.is_empty() && !self.used.contains(pool));
-        if let Some(pool) = pool {
+        if let Some(pool) = pool.filter(|pool| !self.is_needed(pool, going)) {
             self.used.insert(pool);
             self.last.push(Step::delete(Thing::Pool, pool, &format!("pool of port {}", listener.protocol_port)));
         }

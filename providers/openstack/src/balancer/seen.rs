@@ -31,12 +31,12 @@ const MANY: usize = 3;
 
 impl Seen {
     /// Reads it all: listeners, pools, and the tree for the members. Pools of which a detail has not been seen for an hour are read one by one.
-    pub(super) fn read(balancer: &Balancer, ports: &[Port]) -> Result<Self, Failure> {
+    pub(super) fn read(balancer: &Balancer, uid: &str, ports: &[Port]) -> Result<Self, Failure> {
         let id = balancer.id.as_str();
         let listeners = octavia::listeners(Some(id))?;
         let pools = octavia::pools(Some(id))?;
         let mut seen = Self { listeners, pools, ..Self::default() };
-        if is_believed(id, ports) {
+        if is_believed(id, uid, ports) {
             seen.members = members_of(tree(id)?);
             // A pool without listener is not in the tree.
             for pool in seen.pools.iter().filter(|pool| !pool.members.is_empty()) {
@@ -87,8 +87,9 @@ pub(super) fn members_of(tree: Tree) -> BTreeMap<String, Vec<Member>> {
     pools.map(|pool| (pool.id, pool.members)).collect()
 }
 
-fn key(balancer: &str) -> String {
-    format!("members/{balancer}")
+/// Each Service that shares a load balancer has members of its own.
+fn key(balancer: &str, uid: &str) -> String {
+    format!("members/{balancer}/{uid}")
 }
 
 /// Subnet and monitor port of the members of each port.
@@ -99,14 +100,14 @@ fn details(ports: &[Port]) -> Details {
     members.map(|member| (member.subnet_id.clone(), member.monitor_port)).collect()
 }
 
-fn is_believed(balancer: &str, ports: &[Port]) -> bool {
+fn is_believed(balancer: &str, uid: &str, ports: &[Port]) -> bool {
     let wanted = details(ports);
-    wanted.is_empty() || cache::get_json(&key(balancer)).is_some_and(|kept: Details| kept == wanted)
+    wanted.is_empty() || cache::get_json(&key(balancer, uid)).is_some_and(|kept: Details| kept == wanted)
 }
 
 /// The members are as they should be, in every detail. What is believed already is not believed for longer.
-pub(super) fn believe(balancer: &str, ports: &[Port]) {
-    if !is_believed(balancer, ports) {
-        cache::put_json(&key(balancer), &details(ports), BELIEVED);
+pub(super) fn believe(balancer: &str, uid: &str, ports: &[Port]) {
+    if !is_believed(balancer, uid, ports) {
+        cache::put_json(&key(balancer, uid), &details(ports), BELIEVED);
     }
 }

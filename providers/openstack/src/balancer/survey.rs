@@ -1,14 +1,14 @@
 //! Compares many load balancers at once with what their Services ask for, from a few lists. Their security groups are among them.
 //!
-//! Lists have no members, only how many a pool has. Trees have, one for each load balancer: some are read with each survey, so that in the
-//! end the members of each are compared about once an hour.
+//! Lists have no members, only how many a pool has. Trees have, one for each load balancer. At the start a few of them are read, since
+//! everything waits for that survey; the hourly surveys after it read them all.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ccm_sdk::load_balancer_survey::{Standing, Wish};
-use ccm_sdk::types::{Backend, Failure};
+use ccm_sdk::types::{Backend, Failure, Problem};
 use ccm_sdk::{Done, cache};
 
 use super::done::told;
@@ -22,10 +22,14 @@ use crate::api::octavia::{self, Balancer, Listener, Member, Monitor, Pool};
 use crate::config::Config;
 use crate::desired::Port;
 
-/// Trees of one survey.
-const TREES: usize = 4;
-/// How long members that were compared are believed.
-const COMPARED: Duration = Duration::from_secs(3_600);
+/// Trees of the first survey: with its lists, and those of servers and ports, a restart costs ten requests.
+const TREES: usize = 3;
+/// How long members that were compared are believed: an hourly survey may come after two thirds of an hour.
+const COMPARED: Duration = Duration::from_secs(1_800);
+/// How long the surveys of a start may take: one for each few hundred Services.
+const START: Duration = Duration::from_secs(60);
+/// Longer than from one survey to the next.
+const STARTED: Duration = Duration::from_secs(86_400);
 
 /// All of the project.
 struct Lists {
@@ -62,7 +66,7 @@ pub(crate) fn survey(
         groups: Groups::read(config, wishes.iter().map(|wish| &wish.service), backends)?,
     };
     let found: Vec<Option<Balancer>> = works.iter().map(|(work, _)| lists.find(work).cloned()).collect();
-    lists.read_trees(&found);
+    lists.read_trees(&works, &found);
     let surveyed = wishes.iter().zip(works).zip(found).map(|((wish, (work, problems)), balancer)| {
         let mut done = Done::new();
         let standing = told(&mut done, problems)
@@ -81,10 +85,14 @@ impl Lists {
         by_id.or_else(|| all.find(|balancer| balancer.tags.contains(&work.spec.names.uid)))
     }
 
-    fn read_trees(&mut self, found: &[Option<Balancer>]) {
-        let due = |balancer: &&Balancer| cache::get(&key(&balancer.id)).is_none();
-        let ids: BTreeSet<&str> = found.iter().flatten().filter(due).map(|balancer| balancer.id.as_str()).collect();
-        let ids: Vec<&str> = ids.into_iter().take(TREES).collect();
+    fn read_trees<'f>(&mut self, works: &[(Work<'_>, Vec<Problem>)], found: &'f [Option<Balancer>]) {
+        let due = |((work, _), balancer): (&(Work<'_>, _), &'f Option<Balancer>)| {
+            let id = balancer.as_ref()?.id.as_str();
+            cache::get(&key(id, work)).is_none().then_some(id)
+        };
+        let ids: BTreeSet<&str> = works.iter().zip(found).filter_map(due).collect();
+        let most = if is_start() { TREES } else { usize::MAX };
+        let ids: Vec<&str> = ids.into_iter().take(most).collect();
         for (id, tree) in ids.iter().zip(seen::trees(&ids)) {
             // One that cannot be read is read with the next survey.
             if let Ok(tree) = tree {
@@ -110,7 +118,7 @@ impl Lists {
         let steps = plan::steps(work, balancer, &ports, &seen)?;
         let mut differences: Vec<String> = steps.iter().map(ToString::to_string).collect();
         if self.members.contains_key(&balancer.id) && differences.is_empty() {
-            cache::put(&key(&balancer.id), b"", COMPARED);
+            cache::put(&key(&balancer.id, work), b"", COMPARED);
         }
         differences.extend(self.groups.differences(work, balancer, &chosen)?);
         if work.spec.id.as_deref() != Some(&balancer.id) {
@@ -167,8 +175,20 @@ impl Lists {
     }
 }
 
-fn key(balancer: &str) -> String {
-    format!("compared/{balancer}")
+/// Whether this survey is one of those at the start, as far as anybody remembers.
+fn is_start() -> bool {
+    const STARTING: &str = "surveys/starting";
+    const SURVEYED: &str = "surveys/started";
+    if cache::get(SURVEYED).is_none() {
+        cache::put(STARTING, b"", START);
+    }
+    cache::put(SURVEYED, b"", STARTED);
+    cache::get(STARTING).is_some()
+}
+
+/// Each Service that shares a load balancer has members of its own.
+fn key(balancer: &str, work: &Work<'_>) -> String {
+    format!("compared/{balancer}/{}", work.uid())
 }
 
 /// As many members as the pool has.

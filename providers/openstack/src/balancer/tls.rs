@@ -30,7 +30,7 @@ impl Work<'_> {
         let (path, id) = reference
             .rsplit_once('/')
             .filter(|(_, id)| !id.is_empty())
-            .ok_or_else(|| wrong(format!("invalid tlsContainerRef for service {service}: {reference}")))?;
+            .ok_or_else(|| wrong(format!("invalid tlsContainerRef for service {service}: {reference}; it has to end in containers/ID or secrets/ID")))?;
         let request = match path.rsplit('/').next() {
             Some("containers") => secrets::container(id),
             Some("secrets") => secrets::secret(id),

@@ -38,6 +38,11 @@ impl<'a> Work<'a> {
         (Self { config, host, service, spec, is_sound }, problems)
     }
 
+    /// What is remembered of a load balancer is remembered for a Service: others may share it.
+    pub(super) fn uid(&self) -> &str {
+        &self.service.uid
+    }
+
     pub(super) const fn is_sound(&self) -> bool {
         self.is_sound
     }

@@ -304,6 +304,8 @@ fn all_mistakes_are_told_at_once_with_section_and_key() {
             "cloud-config:global.os-endpoint-type",
         ]
     );
+    assert!(problems[2].ends_with("has no `=`: write public-network-name = VALUE"), "{problems:?}");
+    assert!(problems[10].ends_with("without a name: write [LoadBalancerClass \"NAME\"]"), "{problems:?}");
     assert!(problems[3].contains("currently only support LBaaS v2, unrecognised lb-version \"v1\""), "{problems:?}");
 }
 
@@ -465,4 +467,14 @@ fn clouds_yaml_is_named_whole_or_not_at_all() {
 fn provider_ids_carry_the_region_only_where_that_is_asked_for() {
     let of = |regional| read(Sources { regional, ..Sources::default() }).0.regional;
     assert_eq!([Some("true"), Some("false"), Some("yes"), None].map(of), [true, false, false, false]);
+    // The Go manager takes `true` alone, and so the host must not read other spellings as that.
+    let declared = crate::descriptor::descriptor().settings;
+    let setting = declared.iter().find(|setting| setting.name == REGIONAL).expect("it is declared");
+    assert_eq!(setting.kind, ccm_sdk::meta::ValueKind::Text);
+    for (value, told) in [("yes", true), ("True", true), ("true", false), ("false", false), ("", false)] {
+        let problems = read(Sources { regional: Some(value), ..Sources::default() }).1;
+        let problem = problems.iter().find(|problem| problem.field == "OS_CCM_REGIONAL");
+        assert_eq!(problem.is_some(), told, "{value}: {problems:?}");
+        assert!(problem.is_none_or(|problem| !problem.fatal && problem.message.contains("only true")), "{problem:?}");
+    }
 }

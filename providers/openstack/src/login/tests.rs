@@ -361,3 +361,31 @@ fn a_login_without_a_project_has_no_catalogue() {
     let failure = NOVA.get("/x").send().expect_err("there is no catalogue");
     assert!(failure.message.contains("the login gave no catalogue of services"), "{}", failure.message);
 }
+
+/// What was found in the old region stays bound, and would be asked: in the old region all Nodes of the new one are missing.
+#[test]
+fn a_region_that_the_catalogue_lacks_is_wrong_although_another_was_found_before() {
+    let (cloud, installed) = cloud();
+    let cloud = cloud.on(LOGIN, login_with(&ALL)).on("compute GET /x", Reply::json(200, "{}"));
+    assert!(NOVA.get("/x").send().is_ok());
+    drop(installed);
+    let installed = install(Config { region: "RegionTwo".to_owned(), ..config() });
+    let told = || {
+        let problems = unreachable(&SESSION.answer().expect("an answer"), &[NOVA, NEUTRON, OCTAVIA]).expect("problems");
+        problems.into_iter().map(|problem| (problem.field, problem.fatal)).collect::<Vec<_>>()
+    };
+    let named = |kind: &str, fatal: bool| (format!("endpoint {kind}"), fatal);
+    assert_eq!(told(), [named("compute", true), named("network", true), named("load-balancer", false)]);
+    // Load balancers are not offered there.
+    let cloud = cloud.on(LOGIN, login_with(&ALL));
+    assert_eq!(is_reachable(OCTAVIA), Ok(false));
+    drop((cloud, installed));
+    // The operator knows better.
+    let _installed = install(Config { region: "RegionTwo".to_owned(), ..config() });
+    let given = FakeCloud::new().with_credential(PASSWORD).on(LOGIN, login_with(&ALL));
+    let _given = ["compute", "network", "load-balancer"]
+        .into_iter()
+        .fold(given, |cloud, endpoint| cloud.gives(endpoint, "https://10.0.0.1/api"));
+    assert_eq!(told(), []);
+    assert_eq!(is_reachable(OCTAVIA), Ok(true));
+}

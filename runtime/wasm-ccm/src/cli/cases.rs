@@ -113,6 +113,13 @@ fn case_248_each_flag_lands_in_its_setting() {
     assert_eq!((path(&args.tls_cert_file).as_str(), path(&args.tls_private_key_file).as_str()), ("/crt", "/key"));
 }
 
+/// Copied from a manifest whose container had the variable.
+#[test]
+fn a_cluster_name_that_kubernetes_did_not_expand_is_refused() {
+    let error = parsed(&["--cluster-name=$(CLUSTER_NAME)"]).err().unwrap().to_string();
+    assert!(error.contains("--cluster-name") && error.contains("write the name of the cluster itself"), "{error}");
+}
+
 /// What the width of the refresh is then, the controller's own tests say (case 249).
 #[test]
 fn case_252_which_widths_of_the_node_controller_can_be() {

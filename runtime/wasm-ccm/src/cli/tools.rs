@@ -22,7 +22,7 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
     /// The name of the cluster, for the provider.
-    #[arg(long, default_value = "kubernetes")]
+    #[arg(long, default_value = "kubernetes", value_parser = super::cluster_name)]
     pub(crate) cluster_name: String,
     /// Preview an upgrade from this component to FILE: a file, a folder, or configmap:NAMESPACE/NAME[/KEY]. Compare what both find for
     /// the Nodes and Services of the cluster, and show the differences; exit with code 1 if there are any. Nothing is written.

@@ -2,6 +2,8 @@
 
 #![expect(clippy::indexing_slicing, reason = "of JSON: a field that is not there is null, and nothing panics")]
 
+mod account;
+mod cost;
 mod fault;
 mod proxy;
 mod tenant;
@@ -14,6 +16,8 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
+pub use self::account::granted;
+pub use self::cost::Cost;
 pub use self::fault::{Act, Fault, Of, Planned, When};
 pub use self::proxy::{Exchange, Proxy};
 pub use self::tenant::{Server, Tenant};

@@ -92,6 +92,11 @@ impl Tenant {
         })
     }
 
+    /// The network that leads outside.
+    pub(super) fn outside(&self) -> Result<&str> {
+        self.lab.said("public_network")
+    }
+
     /// Another password for its user, with which all tokens of the old one end.
     ///
     /// # Errors
@@ -116,11 +121,20 @@ impl Tenant {
     ///
     /// Nova does not do it.
     pub async fn boot<const N: usize>(&self, names: [&str; N]) -> Result<[Server; N]> {
+        self.boot_all(names).await?.try_into().ok().context("as many as there are names")
+    }
+
+    /// The same for any number.
+    ///
+    /// # Errors
+    ///
+    /// Nova does not do it.
+    pub async fn boot_all(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Vec<Server>> {
         let mut ids = vec![];
         for name in names {
             let networks = json!([{ "uuid": self.network }]);
             let (image, flavor) = (self.lab.said("image")?, self.lab.said("flavor")?);
-            let wish = json!({ "name": name, "imageRef": image, "flavorRef": flavor, "networks": networks });
+            let wish = json!({ "name": name.as_ref(), "imageRef": image, "flavorRef": flavor, "networks": networks });
             ids.push(id(&self.user.make("compute", "/v2.1/servers", "server", wish).await?)?);
         }
         let mut made = vec![];
@@ -130,7 +144,7 @@ impl Tenant {
             let address = address.with_context(|| format!("no address in {server}"))?.to_owned();
             made.push(Server { id, address });
         }
-        made.try_into().ok().context("as many as there are names")
+        Ok(made)
     }
 
     /// Switches a machine off or on (`os-stop`, `os-start`), and waits until Nova says so.

@@ -10,6 +10,7 @@ mod annotations;
 mod links;
 mod metrics;
 mod migration;
+mod migration_openstack;
 mod security;
 mod troubleshooting;
 

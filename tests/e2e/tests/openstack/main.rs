@@ -6,9 +6,13 @@
 //! | `account` | logins, tokens, catalogues, and that no secret is seen |
 //! | `nodes` | Nodes and their servers: initialised, switched off, gone |
 //! | `balancers` | Services and their load balancers: made, changed, followed, deleted |
+//! | `errors` | load balancers in ERROR: reported, made anew, deleted again |
+//! | `owners` | whose a load balancer is: of another cluster, of another project, of several Services |
+//! | `options` | other protocols, security groups, TLS |
 //! | `routes` | routes through the router, and pairs on ports |
 //! | `manifest` | the overlay, with the Secret of the Go manager |
 //! | `faults` | requests that fail on their way |
+//! | `lab` | the lab itself |
 
 #![expect(
     clippy::unwrap_used,
@@ -19,15 +23,19 @@
 
 mod account;
 mod balancers;
+mod errors;
 mod faults;
+mod lab;
 #[expect(dead_code, reason = "other system tests need more of it")]
 #[path = "../system/look.rs"]
 mod look;
 mod manifest;
 mod nodes;
+mod options;
 #[expect(dead_code, reason = "other system tests need more of it")]
 #[path = "../system/manifests/overlay.rs"]
 mod overlay;
+mod owners;
 mod rig;
 mod routes;
 #[expect(dead_code, unused_imports, reason = "other system tests need more of it")]

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::look::await_untainted;
 use crate::overlay::{Manifests, start};
-use crate::rig::{Rig, provider_id};
+use crate::rig::{CONFIG, Rig};
 use crate::service_look::{await_served, ips, serve};
 use crate::stage::{LIMIT, Stage};
 
@@ -24,9 +24,9 @@ async fn the_overlay_takes_the_secret_of_the_go_manager_with_either_login() {
     let rig = Rig::on(Stage::bare(apart).await).await;
     let client = rig.client();
     let [one, two] = rig.tenant.boot(["n1", "n2"]).await.unwrap();
-    rig.configure(&rig.by_credential(), &rig.sections());
+    rig.configure(&rig.tenant.by_credential(), &rig.sections());
     let text = std::fs::read_to_string(rig.stage.folder().join("cloud.conf")).unwrap();
-    let secret = json!({ "metadata": { "name": "cloud-config" }, "stringData": { "cloud.conf": text } });
+    let secret = json!({ "metadata": { "name": CONFIG }, "stringData": { "cloud.conf": text } });
     let secrets: Api<Secret> = Api::namespaced(client.clone(), "kube-system");
     secrets.create(&PostParams::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
     let objects = Manifests::new().build("overlays/openstack").await;
@@ -37,7 +37,7 @@ async fn the_overlay_takes_the_secret_of_the_go_manager_with_either_login() {
     let host = start(&rig.stage, &["--allow-http", "--allow-loopback"]).await;
     NodeFixture::new("n1").internal_ip(&one.address).register(client).await.unwrap();
     let node = await_untainted(client, "n1").await;
-    assert_eq!(node.spec.unwrap().provider_id, Some(provider_id(&one)));
+    assert_eq!(node.spec.unwrap().provider_id, Some(one.provider_id()));
     serve(client, "web", json!({})).await;
     let service = await_served(client, "web").await;
     let floating = rig.tenant.list("network", "/v2.0/floatingips", "floatingips").await.unwrap();
@@ -45,7 +45,7 @@ async fn the_overlay_takes_the_secret_of_the_go_manager_with_either_login() {
 
     // The kubelet writes another version of the Secret.
     let mounted = rig.stage.folder().join("pod/cloud-config/cloud.conf");
-    let written = rig.configure(&rig.by_password(&rig.tenant.password), &rig.sections());
+    let written = rig.configure(&rig.tenant.by_password(&rig.tenant.password), &rig.sections());
     std::fs::copy(written, mounted).unwrap();
     let logs_in_with_it = async || {
         let logins = rig.proxy.exchanges().into_iter().filter(|exchange| Of::LOGINS.is(&exchange.operation));
@@ -54,6 +54,5 @@ async fn the_overlay_takes_the_secret_of_the_go_manager_with_either_login() {
     until(LIMIT, logs_in_with_it).await.unwrap();
     NodeFixture::new("n2").internal_ip(&two.address).register(client).await.unwrap();
     await_untainted(client, "n2").await;
-    host.end().await;
-    rig.tenant.remove().await.unwrap();
+    rig.end(host).await;
 }

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 
 use crate::look::{PAIRS, addresses, await_event, await_untainted, get, nodes};
-use crate::rig::{QUICK, Rig, initialised, provider_id};
+use crate::rig::{QUICK, Rig, initialised};
 use crate::stage::LIMIT;
 
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
@@ -37,7 +37,7 @@ async fn a_node_gets_what_nova_says_of_its_server_with_an_application_credential
     }
     for (name, server) in names.iter().zip(&servers) {
         let node = await_untainted(rig.client(), name).await;
-        assert_initialised(&node, &provider_id(server), &server.address);
+        assert_initialised(&node, &server.provider_id(), &server.address);
     }
     let asked = rig.proxy.since(mark);
     assert!(asked.len() <= 15, "{asked:#?}");
@@ -52,13 +52,13 @@ async fn a_node_is_found_with_a_password_and_in_lists_that_come_in_pieces() {
     let names = ["n1", "n2", "n3", "n4", "n5"];
     let servers = rig.tenant.boot(names).await.unwrap();
     rig.proxy.page(2);
-    let host = rig.start(&rig.configure(&rig.by_password(&rig.tenant.password), ""), &[]);
+    let host = rig.start(&rig.configure(&rig.tenant.by_password(&rig.tenant.password), ""), &[]);
     for name in names {
         NodeFixture::new(name).register(rig.client()).await.unwrap();
     }
     for (name, server) in names.iter().zip(&servers) {
         let node = await_untainted(rig.client(), name).await;
-        assert_initialised(&node, &provider_id(server), &server.address);
+        assert_initialised(&node, &server.provider_id(), &server.address);
     }
     assert!(rig.proxy.count(Of::Operation("GET compute/v2.1/servers/detail")) >= 3, "five servers are three pieces");
     rig.end(host).await;

@@ -1,41 +1,19 @@
 //! A cluster, a project, and a host between them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ccm_cluster::NodeFixture;
 use ccm_e2e::host::component;
-use ccm_e2e::openstack_lab::{Lab, Proxy, Server, Tenant};
+use ccm_e2e::openstack_lab::{Lab, Proxy, Server, Tenant, granted};
+use k8s_openapi::ByteString;
 use kube::api::{DynamicObject, ListParams};
 use kube::{Api, Client, discovery};
+use serde_json::{Value, json};
 
 use crate::stage::{Actor, Stage};
 
-/// Places of credentials in the body of a login, whether or not the address of Keystone ends in the version.
-const LOGINS: [&str; 3] = [
-    "password=identity:body-json:/auth/identity/password/user/password",
-    "application-credential-id=identity:body-json:/auth/identity/application_credential/id",
-    "application-credential-secret=identity:body-json:/auth/identity/application_credential/secret",
-];
-
-/// Where the token comes from, and where it goes.
-const TOKEN: [&str; 5] = [
-    "session-token=identity:capture-header:X-Subject-Token",
-    "session-token=compute:header:X-Auth-Token",
-    "session-token=network:header:X-Auth-Token",
-    "session-token=load-balancer:header:X-Auth-Token",
-    "session-token=key-manager:header:X-Auth-Token",
-];
-
 /// So that nobody waits for delays that are meant for real clouds. Whatever is said of a secret is said here.
-const FLAGS: [&str; 7] = [
-    "--cloud-provider=openstack",
-    "--allow-http",
-    "--allow-loopback",
-    "--service-min-backoff=200ms",
-    "--service-max-backoff=1s",
-    "--trace-http",
-    "--v=4",
-];
+const FLAGS: [&str; 4] = ["--service-min-backoff=200ms", "--service-max-backoff=1s", "--trace-http", "--v=4"];
 
 /// Without these a Node would have to be a minute old.
 pub(crate) const QUICK: [&str; 4] = [
@@ -44,6 +22,9 @@ pub(crate) const QUICK: [&str; 4] = [
     "--node-monitor-period=1s",
     "--node-monitor-max-period=5s",
 ];
+
+/// The Secret with the `cloud.conf`, as in the overlay.
+pub(crate) const CONFIG: &str = "cloud-config";
 
 /// What a test has.
 pub(crate) struct Rig {
@@ -69,45 +50,31 @@ impl Rig {
         self.stage.client()
     }
 
-    /// How an application credential logs in.
-    pub(crate) fn by_credential(&self) -> String {
-        let Tenant { credential, secret, .. } = &self.tenant;
-        format!("application-credential-id = {credential}\napplication-credential-secret = {secret}\n")
-    }
-
-    /// How the user logs in, with this password.
-    pub(crate) fn by_password(&self, password: &str) -> String {
-        let name = &self.tenant.name;
-        format!("username = {name}\npassword = {password}\ntenant-name = {name}\ndomain-id = default\n")
-    }
-
     /// Writes the `cloud.conf`: a login, and sections besides.
     pub(crate) fn configure(&self, login: &str, more: &str) -> PathBuf {
-        let url = self.proxy.auth_url();
-        self.stage.file("cloud.conf", format!("[Global]\nauth-url = {url}\nregion = RegionOne\n{login}{more}"))
+        self.stage.file("cloud.conf", self.proxy.cloud_conf(login, more))
     }
 
     /// Sections for load balancers in the network with addresses outside, and routes through the router.
     pub(crate) fn sections(&self) -> String {
-        let Tenant { subnet, router, .. } = &self.tenant;
-        let outside = self.lab.said("public_network").unwrap();
-        format!(
-            "[LoadBalancer]\nsubnet-id = {subnet}\nfloating-network-id = {outside}\n[Route]\nrouter-id = {router}\n"
-        )
+        self.tenant.sections("").unwrap()
     }
 
     /// A host with what [`configure`](Self::configure) has written.
-    pub(crate) fn start(&self, config: &std::path::Path, flags: &[&str]) -> Actor {
+    pub(crate) fn start(&self, config: &Path, flags: &[&str]) -> Actor {
+        self.start_on(&self.stage, config, flags)
+    }
+
+    /// The same in another cluster.
+    pub(crate) fn start_on(&self, stage: &Stage, config: &Path, flags: &[&str]) -> Actor {
         let provider = component("providers/openstack.wasm").unwrap();
         let own = [format!("--provider={}", provider.display()), format!("--cloud-config={}", config.display())];
-        let uses = LOGINS.iter().chain(&TOKEN).map(|granted| format!("--credential-use={granted}"));
-        let flags = FLAGS.iter().chain(flags).map(|flag| (*flag).to_owned());
-        self.stage.start(own.into_iter().chain(uses).chain(flags))
+        stage.start(granted().chain(own).chain(FLAGS.iter().chain(flags).map(|flag| (*flag).to_owned())))
     }
 
     /// A host that logs in with the application credential.
     pub(crate) fn host(&self, flags: &[&str]) -> Actor {
-        self.start(&self.configure(&self.by_credential(), &self.sections()), flags)
+        self.start(&self.configure(&self.tenant.by_credential(), &self.sections()), flags)
     }
 
     /// Servers with Nodes that are done.
@@ -122,14 +89,14 @@ impl Rig {
     /// The host ends well, nobody has seen a secret, and the project goes.
     pub(crate) async fn end(self, host: Actor) {
         self.assert_hidden(&host).await;
-        host.end().await;
+        let log = host.stop().await;
+        assert!(!log.to_lowercase().contains("forbidden"), "the host lacked a permission:\n{log}");
+        self.secrets().assert_not_in("the log at the end", &log);
         self.tenant.remove().await.unwrap();
     }
 
-    /// No byte of a secret is in the log, on a page of the health port, or in an object of the cluster.
+    /// No byte of a secret is in the log, on a page of the health port, or in an object of the cluster but the Secret that an operator made.
     pub(crate) async fn assert_hidden(&self, host: &Actor) {
-        let Tenant { password, secret, .. } = &self.tenant;
-        let secrets: Vec<String> = self.proxy.tokens().into_iter().chain([password.clone(), secret.clone()]).collect();
         let mut texts = vec![("the log".to_owned(), host.log_text())];
         for page in ["/metrics", "/providerz", "/providerz?format=json"] {
             texts.push((page.to_owned(), host.page(page).await.unwrap().1));
@@ -140,27 +107,84 @@ impl Rig {
                 continue;
             }
             let api: Api<DynamicObject> = Api::all_with(self.client().clone(), &kind);
-            let all = api.list(&ListParams::default()).await.unwrap();
-            texts.push((kind.plural.clone(), serde_json::to_string(&all.items).unwrap()));
+            let mut all = api.list(&ListParams::default()).await.unwrap().items;
+            all.retain(|object| kind.plural != "secrets" || object.metadata.name.as_deref() != Some(CONFIG));
+            texts.push((kind.plural.clone(), serde_json::to_string(&all).unwrap()));
         }
         assert!(
             ["events", "nodes", "services"].iter().all(|kind| texts.iter().any(|(name, _)| name == kind)),
             "nothing was searched"
         );
-        for (place, text) in texts {
-            let shown = secrets.iter().find(|secret| text.contains(secret.as_str()));
-            assert!(shown.is_none(), "{shown:?} is in {place}:\n{text}");
+        let secrets = self.secrets();
+        texts.iter().for_each(|(place, text)| secrets.assert_not_in(place, text));
+    }
+
+    /// What nobody may see: an application credential's ID is one half of it.
+    fn secrets(&self) -> Secrets {
+        let Tenant { password, secret, credential, .. } = &self.tenant;
+        Secrets(self.proxy.tokens().into_iter().chain([password, secret, credential].map(Clone::clone)).collect())
+    }
+}
+
+struct Secrets(Vec<String>);
+
+impl Secrets {
+    /// As they are, in base64, at whatever place of a longer text that was encoded, and with any of their characters percent-encoded.
+    fn assert_not_in(&self, place: &str, text: &str) {
+        let decoded = percent_decoded(text);
+        for secret in &self.0 {
+            let shown = text.contains(secret.as_str())
+                || decoded.contains(secret.as_str())
+                || in_base64(secret).iter().any(|encoded| text.contains(encoded));
+            assert!(!shown, "{secret:?} is in {place}:\n{text}");
         }
     }
 }
 
-/// A Node of a server, as it is after its initialisation.
-pub(crate) fn initialised(name: &str, server: &Server) -> NodeFixture {
-    let fixture = NodeFixture::new(name).initialized().provider_id(&provider_id(server));
-    fixture.address("InternalIP", &server.address)
+/// What a text that contains this one has of it in base64, in both alphabets: it can begin at three places of a group.
+fn in_base64(secret: &str) -> Vec<String> {
+    let at = |shift: usize| {
+        let bytes = [vec![0; shift], secret.as_bytes().to_vec()].concat();
+        let whole = bytes.len() / 3 * 3;
+        let Value::String(text) = json!(ByteString(bytes[..whole].to_vec())) else { panic!("base64 is text") };
+        // The first group has bits of what is before.
+        let text = text[if shift == 0 { 0 } else { 4 }..].to_owned();
+        [text.replace('+', "-").replace('/', "_"), text]
+    };
+    (0..3).flat_map(at).collect()
 }
 
-/// What the Go manager calls a server.
-pub(crate) fn provider_id(server: &Server) -> String {
-    format!("openstack:///{}", server.id)
+fn percent_decoded(text: &str) -> String {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let byte = part.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.extend(byte.or(Some(b'%')));
+        bytes.extend_from_slice(&part.as_bytes()[if byte.is_some() { 2 } else { 0 }..]);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[test]
+fn a_secret_is_found_in_whatever_form() {
+    let secrets = Secrets(vec!["canary/secret+1".to_owned()]);
+    let base64 = |text: &str| serde_json::to_string(&ByteString(text.as_bytes().to_vec())).unwrap();
+    for shown in [
+        "a canary/secret+1.".to_owned(),
+        "canary%2Fsecret%2b1".to_owned(),
+        base64("canary/secret+1"),
+        base64("user:canary/secret+1"),
+        base64("key:canary/secret+1\n"),
+        base64("is canary/secret+1 and more"),
+    ] {
+        let found = std::panic::catch_unwind(|| secrets.assert_not_in("a text", &shown));
+        assert!(found.is_err(), "{shown}");
+    }
+    secrets.assert_not_in("a text", "100% of canary/secret and of %2Fsecret+1, %zz, %");
+}
+
+/// A Node of a server, as it is after its initialisation.
+pub(crate) fn initialised(name: &str, server: &Server) -> NodeFixture {
+    let fixture = NodeFixture::new(name).initialized().provider_id(&server.provider_id());
+    fixture.address("InternalIP", &server.address)
 }

@@ -75,7 +75,11 @@ fn an_address_that_is_asked_for_is_attached_where_it_is_free_and_refused_where_i
     let cloud = lists(&[&[], &[taken]]);
     let done = run(&service);
     assert_eq!((reaction(&done), written(&cloud)), (Reaction::Invalid, vec![]));
-    assert!(message(&done).contains("floating IP 203.0.113.9 is not available"), "{}", message(&done));
+    assert!(
+        message(&done).contains("floating IP 203.0.113.9 is not available: port port-9 has it; choose another address"),
+        "{}",
+        message(&done)
+    );
     // One that is there is not exchanged.
     let done = {
         let _cloud = whole();

@@ -444,3 +444,42 @@ fn a_pool_of_this_service_that_no_listener_has_goes_and_one_of_another_stays() {
     run(&settled(&[]));
     assert_eq!(written(&cloud), [line]);
 }
+
+#[test]
+fn a_pool_that_a_listener_of_another_uses_stays_when_its_port_goes() {
+    let second = with(listener(), json!({ "id": "listener-2", "protocol_port": 443, "default_pool_id": "pool-2" }));
+    let other = with(
+        listener(),
+        json!({ "id": "listener-9", "protocol_port": 8443, "default_pool_id": "pool-2", "tags": ["mine"] }),
+    );
+    let pool_2 = with(
+        pool(),
+        json!({ "id": "pool-2", "name": format!("pool_1_{NAME}"), "listeners": [{ "id": "listener-2" }, { "id": "listener-9" }] }),
+    );
+    let gone = "load-balancer DELETE /lbaas/listeners/listener-2";
+    let all = [listener(), second.clone(), other.clone()];
+    let cloud = cloud_of(&balancer(), &all, &[pool(), pool_2.clone()], &[member(1), member(2)])
+        .on(LISTENERS, many("listeners", &all))
+        .on(LISTENERS, many("listeners", &[listener(), other.clone()]))
+        .on(gone, Reply::status(204));
+    for _ in 0..2 {
+        run(&settled(&[]));
+        later(&cloud);
+    }
+    assert_eq!(written(&cloud), [gone]);
+    // Nor when the port gets another pool: one that speaks PROXY takes the place of that.
+    let own = with(listener(), json!({ "default_pool_id": "pool-2" }));
+    let pool_2 = with(pool_2, json!({ "name": format!("pool_0_{NAME}") }));
+    let new = with(pool(), json!({ "protocol": "PROXY", "listeners": [] }));
+    let proxied = settled(&[(names::PROXY_PROTOCOL, "true")]);
+    let cloud =
+        cloud_of(&balancer(), &[own.clone(), other.clone()], &[new.clone(), pool_2.clone()], &[member(1), member(2)])
+            .on(LISTENERS, many("listeners", &[own, other.clone()]))
+            .on(LISTENERS, many("listeners", &[listener(), other]))
+            .on(PUT_LISTENER, Reply::json(200, "{}"));
+    for _ in 0..2 {
+        run(&proxied);
+        later(&cloud);
+    }
+    assert_eq!(written(&cloud), [PUT_LISTENER]);
+}

@@ -86,8 +86,10 @@ fn a_request_without_an_answer_is_not_sent_again_before_what_it_made_can_show() 
     let cloud = empty().on(POST, Reply::lost(TransportReason::Timeout, true));
     assert_eq!(reaction(&run(&service(&[]))), Reaction::Retry);
     cloud.pass(30);
-    assert_eq!(reaction(&run(&service(&[]))), Reaction::Retry);
-    assert_eq!(written(&cloud), [POST]);
+    let done = run(&service(&[]));
+    assert_eq!((reaction(&done), written(&cloud)), (Reaction::Retry, vec![POST.to_owned()]));
+    let said = message(&done);
+    assert!(said.contains(&format!("load balancer {NAME}")) && said.ends_with("looked for again in 5 s"), "{said}");
     // It shows, by its tag.
     let cloud = cloud
         .on(LIST, many("loadbalancers", &[balancer()]))
@@ -99,6 +101,10 @@ fn a_request_without_an_answer_is_not_sent_again_before_what_it_made_can_show() 
     let done = run(&service(&[]));
     assert_eq!((ips(&done), annotated(&done, names::ID)), (vec!["203.0.113.7"], Some("lb-1")));
     assert_eq!(written(&cloud), [POST]);
+    // Then nothing is waited for any more, should it be gone.
+    let cloud = cloud.always("network GET /security-groups", many("security_groups", &[]));
+    cloud.pass(1);
+    assert_eq!(delete(&usual(), &host(), &service(&[(names::KEEP_FLOATING_IP, "true")])).outcome.failure, None);
 }
 
 #[test]
@@ -273,7 +279,7 @@ fn tls_is_ended_with_what_barbican_has() {
     for (reference, words) in [
         ("https://kms/v1/secrets/s-1", "has no such container or secret"),
         ("https://kms/v1/orders/s-1", "tlsContainerRef type orders unknown"),
-        ("s-1", "invalid tlsContainerRef"),
+        ("s-1", "invalid tlsContainerRef for service default/test: s-1; it has to end in containers/ID or secrets/ID"),
     ] {
         let _cloud = empty().on(secret, absent.clone());
         let done = run(&tls(reference));
@@ -286,4 +292,39 @@ fn tls_is_ended_with_what_barbican_has() {
     let cloud = empty().on(POST, made());
     ensure(&config, &host(), &tls("https://kms/v1/secrets/s-1"), &nodes());
     assert_eq!(written(&cloud), [POST]);
+}
+
+/// Reads may come from a copy of the database that has not heard of it, and not all providers of Octavia name an address at once.
+#[test]
+fn one_that_was_just_made_and_does_not_show_is_waited_for() {
+    let bare = with(balancer(), json!({ "vip_address": "", "provisioning_status": "PENDING_CREATE" }));
+    let gone = "load-balancer DELETE /lbaas/loadbalancers/lb-1";
+    let cloud = empty()
+        .on(POST, Reply::json(201, json!({ "loadbalancer": bare }).to_string()))
+        .on(GET, not_found())
+        .on(GET, not_found())
+        .on(GET, one("loadbalancer", &with(balancer(), json!({ "provisioning_status": "PENDING_CREATE" }))))
+        .on(GET, one("loadbalancer", &balancer()))
+        .always(GET, not_found())
+        .always(FLOATING, many("floatingips", &[]))
+        .always(LISTENERS, many("listeners", &[]))
+        .always("network GET /security-groups", many("security_groups", &[]))
+        .on(gone, Reply::status(204));
+    let done = run(&service(&[]));
+    assert_eq!((annotated(&done, names::ID), annotated(&done, names::ADDRESS)), (Some("lb-1"), None));
+    let with_id = service(&[(names::ID, "lb-1")]);
+    let remove = || delete(&usual(), &host(), &with_id);
+    for done in [run(&with_id), remove()] {
+        assert_eq!(reaction(&done), Reaction::Pending, "{:?}", done.outcome.failure);
+    }
+    // Its address is noted as soon as it has one: that says that no person wrote the ID.
+    let done = run(&with_id);
+    assert_eq!((reaction(&done), annotated(&done, names::ADDRESS)), (Reaction::Pending, Some("10.1.0.100")));
+    // One that was deleted is gone when it does not show.
+    assert_eq!(reaction(&remove()), Reaction::Pending);
+    assert_eq!(remove().outcome.failure, None);
+    assert_eq!(written(&cloud), [POST, gone]);
+    // An ID of a person leads nowhere for long.
+    let _cloud = empty().always(GET, not_found());
+    assert_eq!(reaction(&run(&with_id)), Reaction::Invalid);
 }

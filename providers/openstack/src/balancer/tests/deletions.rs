@@ -271,6 +271,109 @@ fn one_that_is_given_up_has_neither_name_nor_tags_afterwards() {
     assert_eq!(written(&cloud), Vec::<String>::new());
 }
 
+/// Without its ID on the Service, nothing but the tag leads to it; and it may come back from there, in ERROR.
+#[test]
+fn one_that_is_on_its_way_out_is_waited_for_also_where_only_its_tag_leads_to_it() {
+    let nothing = || FakeCloud::new().with_credential("session-token").always(FLOATING, many("floatingips", &[]));
+    let cloud = nothing()
+        .on(LIST, many("loadbalancers", &[state("PENDING_DELETE")]))
+        .on(LIST, many("loadbalancers", &[state("ERROR")]))
+        .on(DELETE, Reply::status(204))
+        .always(LISTENERS, many("listeners", &[]))
+        .always(LIST, many("loadbalancers", &[]))
+        .always("network GET /security-groups", many("security_groups", &[]));
+    for expected in [vec![], vec![DELETE]] {
+        assert_eq!(reaction(&delete(&service(&[]))), Reaction::Pending);
+        assert_eq!(written(&cloud), expected);
+    }
+    assert_eq!(delete(&service(&[])).outcome.failure, None);
+    // One that does not end keeps no other.
+    let new = with(balancer(), json!({ "id": "lb-2", "created_at": "2026-11-21T10:00:00" }));
+    let gone = "load-balancer DELETE /lbaas/loadbalancers/lb-2";
+    let cloud = nothing()
+        .on(LIST, many("loadbalancers", &[state("PENDING_DELETE"), new]))
+        .always(LISTENERS, many("listeners", &[]))
+        .on(gone, Reply::status(204));
+    assert_eq!(reaction(&delete(&service(&[]))), Reaction::Pending);
+    assert_eq!(written(&cloud), [gone]);
+    // It is not released before it is gone either.
+    let _cloud = nothing().on(LIST, many("loadbalancers", &[state("PENDING_DELETE")]));
+    assert_eq!(reaction(&orphan(&usual(), &host(), &service(&[]))), Reaction::Pending);
+}
+
+#[test]
+fn what_was_asked_for_without_an_answer_is_waited_for_before_nothing_is_left() {
+    let lost = Reply::lost(ccm_sdk::http::TransportReason::Timeout, true);
+    let cloud = FakeCloud::new()
+        .with_credential("session-token")
+        .always(LIST, many("loadbalancers", &[]))
+        .always(FLOATING, many("floatingips", &[]))
+        .always("network GET /security-groups", many("security_groups", &[]))
+        .on(POST, lost);
+    run(&service(&[]));
+    let release = |service: &Service| orphan(&usual(), &host(), service);
+    for (passed, expected) in [(0, Some(Reaction::Pending)), (59, Some(Reaction::Pending)), (2, None)] {
+        cloud.pass(passed);
+        for done in [delete(&service(&[])), release(&service(&[]))] {
+            assert_eq!(done.outcome.failure.map(|failure| failure.reaction), expected, "after {passed} s more");
+        }
+    }
+}
+
+/// Somebody has come between two calls, or is no Service at all: a cascade would take that along.
+#[test]
+fn one_with_a_listener_that_is_not_the_services_stays_whatever_its_tags_say() {
+    let gone_listener = "load-balancer DELETE /lbaas/listeners/listener-1";
+    for (case, tags) in [
+        ("another Service", json!(["kube_service_kubernetes_default_b", "kubernetes.io/service-uid/uid-b"])),
+        ("a namesake", json!([NAME, "kubernetes.io/service-uid/uid-b"])),
+        ("a person", json!(["mine"])),
+    ] {
+        let other = with(
+            listener(),
+            json!({ "id": "listener-9", "protocol_port": 81, "tags": tags, "default_pool_id": "pool-9" }),
+        );
+        let cloud = gone(cloud_of(&balancer(), &[listener(), other.clone()], &[pool()], &[]))
+            .on(gone_listener, Reply::status(204));
+        assert_eq!(reaction(&delete(&settled(&[]))), Reaction::Pending, "{case}");
+        assert_eq!(written(&cloud), [gone_listener], "{case}");
+        // Nor is it made anew.
+        let broken = state("ERROR");
+        let cloud = gone(cloud_of(&broken, &[listener(), other.clone()], &[pool()], &[]));
+        run(&settled(&[(names::RECREATE, "true")]));
+        assert_eq!(written(&cloud), Vec::<String>::new(), "{case}");
+        // When all that is the Service's is off it, that is told.
+        let left = with(balancer(), json!({ "tags": [] }));
+        let _cloud = cloud_of(&left, &[other], &[], &[]);
+        let done = delete(&settled(&[]));
+        assert_eq!(done.outcome.failure, None, "{case}");
+        assert_eq!(done.warnings.iter().map(|(reason, _)| *reason).collect::<Vec<_>>(), ["LoadBalancerNotDeleted"]);
+    }
+}
+
+/// To another account it is missing too. The ID is not the only thing that says that there was one.
+#[test]
+fn that_there_is_none_any_more_needs_proof_where_there_was_one() {
+    let host = Host { provider_ids: |_| Ok(vec!["openstack:///server-1".to_owned()]), ..host() };
+    let absent = Reply::json(404, r#"{"itemNotFound": {"code": 404, "message": "no"}}"#);
+    let cloud = FakeCloud::new()
+        .with_credential("session-token")
+        .always(GET, not_found())
+        .always(LIST, many("loadbalancers", &[]))
+        .always(FLOATING, many("floatingips", &[]))
+        .always("compute GET /servers/server-1", absent);
+    let published = Service { ingress: vec![Ingress::ip("203.0.113.7")], ..service(&[]) };
+    let noted = service(&[(names::ADDRESS, "203.0.113.7")]);
+    for (case, service) in [("the ID", settled(&[])), ("the status", published), ("the address", noted)] {
+        assert_eq!(reaction(&super::super::delete(&usual(), &host, &service)), Reaction::Retry, "{case}");
+        assert_eq!(reaction(&ensure(&usual(), &host, &service, &nodes())), Reaction::Retry, "{case}");
+        assert!(get(&usual(), &host, &service).is_err(), "{case}");
+    }
+    assert_eq!(written(&cloud), Vec::<String>::new());
+    // One that never had one needs none.
+    assert_eq!(get(&usual(), &host, &service(&[])), Ok(None));
+}
+
 /// The Go manager notes no ID where it fails on the way.
 #[test]
 fn one_that_only_the_address_leads_to_is_given_up_too() {
@@ -290,4 +393,24 @@ fn one_that_only_the_address_leads_to_is_given_up_too() {
     let cloud = lists(&[unmarked]);
     assert_eq!(orphan(&usual(), &host(), &published("203.0.113.99")).outcome.failure, None);
     assert_eq!(written(&cloud), Vec::<String>::new());
+}
+
+/// What would not be made again is not deleted.
+#[test]
+fn one_in_error_is_not_deleted_while_the_service_cannot_be_made() {
+    let broken = with(balancer(), json!({ "provisioning_status": "ERROR" }));
+    let absent =
+        Reply::json(404, json!({ "code": 404, "description": "Secret not found.", "title": "Not Found" }).to_string());
+    for (case, wrong) in [
+        ("ranges that are none", (names::SOURCE_RANGES, "everybody")),
+        ("a certificate that is not there", (names::TLS_CONTAINER, "https://kms/v1/secrets/s-1")),
+    ] {
+        let service = settled(&[(names::RECREATE, "true"), wrong]);
+        for call in [ensure, update_backends] {
+            let cloud = cloud_of(&broken, &[], &[], &[]).always("key-manager GET /secrets/s-1", absent.clone());
+            let done = call(&usual(), &host(), &service, &nodes());
+            assert_eq!(written(&cloud), Vec::<String>::new(), "{case}");
+            assert!(done.outcome.failure.is_some(), "{case}");
+        }
+    }
 }

@@ -124,10 +124,153 @@ fn os_185_a_port_that_was_changed_meanwhile_is_read_again_and_nothing_is_lost() 
         412,
         json!({ "NeutronError": { "type": "RevisionNumberConstraintFailed", "message": "stale" } }).to_string(),
     );
-    let all = [port_of(1, &["mine"]), port_of(2, &["mine", "sg-1"])];
-    let cloud = cloud(&json!([good_rule()]), &all, &[]).on(&put(1), stale);
+    let read = "network GET /ports/p-1";
+    let changed = |revision: u64| with(port_of(1, &["mine", "new"]), json!({ "revision_number": revision }));
+    let all = [port_of(1, &["mine"]), port_of(2, &["mine"])];
+    let cloud = |stales: u64| {
+        let cloud = cloud(&json!([good_rule()]), &all, &[]).on(&put(2), Reply::json(200, "{}"));
+        (0..stales).fold(cloud, |cloud, number| {
+            cloud.on(&put(1), stale.clone()).on(read, one("port", &changed(number.saturating_add(8))))
+        })
+    };
+    let guard = |request: &ccm_sdk::http::Request| {
+        request.headers.iter().find(|(name, _)| name == "if-match").map(|(_, value)| text(value))
+    };
+    let scripted = cloud(3).on(&put(1), Reply::json(200, "{}"));
+    assert_eq!(run().outcome.failure, None, "os_185");
+    let puts: Vec<_> = scripted.requests().into_iter().filter(|request| request.path == "/ports/p-1").collect();
+    let guards: Vec<_> = puts.iter().filter_map(guard).collect();
+    assert_eq!(guards, [7, 8, 9, 10].map(|revision| format!("revision_number={revision}")), "os_185");
+    let (_, body) = writes(&scripted).pop().expect("written");
+    assert_eq!(body, json!({ "port": { "security_groups": ["mine", "new", "sg-1"] } }), "os_185");
+    // One that never holds still is left to the next call.
+    let scripted = cloud(4);
     assert_eq!(reaction(&run()), Reaction::Conflict, "os_185");
-    assert_eq!(written(&cloud), [put(1)]);
+    assert_eq!(
+        written(&scripted),
+        [put(1), put(2), put(1), put(1), put(1)],
+        "os_185: and the others are not kept from it"
+    );
+}
+
+/// A port that is gone needs no group. A group that is gone leaves a port without.
+#[test]
+fn that_the_group_is_gone_is_no_success() {
+    let absent =
+        |kind: &str| Reply::json(404, json!({ "NeutronError": { "type": kind, "message": "no" } }).to_string());
+    for (kind, expected) in [("PortNotFound", None), ("SecurityGroupNotFound", Some(Reaction::Retry))] {
+        let cloud = cloud(&json!([good_rule()]), &[port_of(1, &["mine"])], &[]).on(&put(1), absent(kind));
+        let done = run();
+        assert_eq!(done.outcome.failure.map(|failure| failure.reaction), expected, "{kind}");
+        assert_eq!((written(&cloud), done.outcome.changes), (vec![put(1)], vec![]), "{kind}");
+    }
+}
+
+/// Without revisions the cloud guards nothing, and would refuse every change.
+#[test]
+fn a_port_without_a_revision_is_changed_without_a_guard() {
+    let port = with(port_of(1, &["mine"]), json!({ "revision_number": null }));
+    let cloud = cloud(&json!([good_rule()]), &[port], &[]).on(&put(1), Reply::json(200, "{}"));
+    assert_eq!(run().outcome.failure, None);
+    let request = cloud.requests().into_iter().find(|request| request.path == "/ports/p-1").expect("sent");
+    assert!(!request.headers.iter().any(|(name, _)| name == "if-match"));
+}
+
+const MEMBERS: &str = "load-balancer PUT /lbaas/pools/pool-1/members";
+
+/// Traffic comes to a new member at once, and to one that goes until it has gone.
+#[test]
+fn ports_get_the_group_before_their_node_is_a_member_and_lose_it_afterwards() {
+    let subnet = json!({ "id": "subnet-1", "network_id": "n", "cidr": "10.1.0.0/24", "ip_version": 4 });
+    let old = with(good_rule(), json!({ "id": "r-9", "port_range_min": 1, "port_range_max": 1 }));
+    let gone = "network DELETE /security-group-rules/r-9";
+    let given = [port_of(1, &["mine", "sg-1"]), port_of(2, &["mine", "sg-1"])];
+    for call in [ensure, update_backends] {
+        let busy = with(balancer(), json!({ "provisioning_status": "PENDING_UPDATE" }));
+        let before = [member(1), member(9)];
+        let cloud = cloud_of(&balancer(), &[listener()], &[pool()], &[member(1), member(2)])
+            .on("load-balancer GET /lbaas/pools/pool-1/members", many("members", &before))
+            .on(GET, one("loadbalancer", &balancer()))
+            .on(GET, one("loadbalancer", &busy))
+            .on("network GET /security-groups", many("security_groups", &[group(&json!([good_rule(), old]))]))
+            .on("network GET /security-groups", many("security_groups", &[group(&json!([good_rule(), old]))]))
+            .always("network GET /subnets/subnet-1", one("subnet", &subnet))
+            .on("network GET /ports", many("ports", &[port_of(1, &["mine", "sg-1"]), port_of(2, &["mine"])]))
+            .on("network GET /ports", many("ports", &given))
+            .on("network GET /ports", many("ports", &[port_of(9, &["mine", "sg-1"])]))
+            .on(TREE, tree(&[listener()], &before))
+            .on(&put(2), Reply::json(200, "{}"))
+            .on(MEMBERS, accepted())
+            .on(&put(9), Reply::json(200, "{}"))
+            .on(gone, Reply::status(204));
+        let step = || {
+            let done = call(&managed(), &host(), &settled(&[]), &nodes());
+            later(&cloud);
+            (done.outcome.failure.map(|failure| failure.reaction), written(&cloud))
+        };
+        let given = vec![put(2), MEMBERS.to_owned()];
+        assert_eq!(step(), (Some(Reaction::Pending), given.clone()));
+        let asked = cloud.lines().len();
+        assert_eq!(step(), (Some(Reaction::Pending), given.clone()));
+        assert_eq!(cloud.lines().len(), asked + 1, "a call that waits costs one request");
+        // Octavia is done.
+        let (reaction, all) = step();
+        assert_eq!(reaction, None);
+        assert_eq!(all[2..], [gone.to_owned(), put(9)]);
+    }
+}
+
+/// An answer to the request for one was lost.
+#[test]
+fn of_several_groups_with_the_services_name_one_is_used_and_the_others_go() {
+    let line = "network GET /security-groups";
+    let both = || {
+        let second = with(group(&json!([])), json!({ "id": "sg-2" }));
+        many("security_groups", &[second, group(&json!([good_rule()]))])
+    };
+    let gone = |id: &str| format!("network DELETE /security-groups/{id}");
+    let has = |number: u8| port_of(number, &["mine", "sg-1"]);
+    let second = [port_of(3, &["mine", "sg-2"])];
+    let subnet = json!({ "id": "subnet-1", "network_id": "n", "cidr": "10.1.0.0/24", "ip_version": 4 });
+    let cloud = cloud_of(&balancer(), &[listener()], &[pool()], &[member(1), member(2)])
+        .on(line, both())
+        .always("network GET /subnets/subnet-1", one("subnet", &subnet))
+        .on("network GET /ports", many("ports", &[has(1), has(2)]))
+        .on("network GET /ports", many("ports", &[has(1), has(2)]))
+        .on("network GET /ports", many("ports", &second))
+        .on(&put(3), Reply::json(200, "{}"))
+        .on(&gone("sg-2"), Reply::status(204));
+    assert_eq!(run().outcome.failure, None);
+    let off = json!({ "port": { "security_groups": ["mine"] } });
+    assert_eq!(writes(&cloud), [(put(3), off), (gone("sg-2"), Value::Null)]);
+    // With the Service all go.
+    let cloud = cloud_of(&balancer(), &[], &[], &[])
+        .on(GET, not_found())
+        .on(line, both())
+        .on(FLOATING, many("floatingips", &[]))
+        .on("network GET /ports", many("ports", &[has(1)]))
+        .on("network GET /ports", many("ports", &second))
+        .on(&put(1), Reply::json(200, "{}"))
+        .on(&put(3), Reply::json(200, "{}"))
+        .on(&gone("sg-1"), Reply::status(204))
+        .on(&gone("sg-2"), Reply::status(204));
+    assert_eq!(delete(&managed(), &host(), &settled(&[])).outcome.failure, None);
+    assert_eq!(written(&cloud), [put(1), gone("sg-1"), put(3), gone("sg-2")]);
+}
+
+/// What fails there does not keep a member that has left among the members.
+#[test]
+fn members_follow_although_their_group_cannot_be_given() {
+    for call in [ensure, update_backends] {
+        let cloud = cloud_of(&balancer(), &[listener()], &[pool()], &[member(1), member(9)])
+            .on("network GET /security-groups", Reply::status(503))
+            .on(MEMBERS, accepted());
+        assert_eq!(reaction(&call(&managed(), &host(), &settled(&[]), &nodes())), Reaction::Pending);
+        assert_eq!(written(&cloud), [MEMBERS]);
+        drop(cloud);
+        let _cloud = whole().on("network GET /security-groups", Reply::status(503));
+        assert_eq!(reaction(&call(&managed(), &host(), &settled(&[]), &nodes())), Reaction::Retry);
+    }
 }
 
 #[test]
@@ -147,7 +290,7 @@ fn os_186_201_a_rule_that_is_there_or_gone_is_as_good() {
         .on("network DELETE /security-group-rules/r-1", absent)
         .on(&put(1), Reply::json(200, "{}"));
     assert_eq!(run().outcome.failure, None, "os_186");
-    let expected = [RULES.to_owned(), RULES.to_owned(), "network DELETE /security-group-rules/r-1".to_owned(), put(1)];
+    let expected = [RULES.to_owned(), RULES.to_owned(), put(1), "network DELETE /security-group-rules/r-1".to_owned()];
     assert_eq!(written(&cloud), expected, "os_201: the ports are not forgotten");
 }
 
@@ -232,6 +375,23 @@ fn where_groups_are_not_managed_any_more_the_group_of_a_service_goes() {
     assert_eq!(asked_for(&cloud, line), before + 1);
 }
 
+/// As with the Go manager, that no group is to be had is no failure where none is wanted.
+#[test]
+fn a_cloud_without_security_groups_has_none() {
+    let unknown = Reply::json(
+        404,
+        r#"{"NeutronError": {"type": "HTTPNotFound", "message": "The resource could not be found."}}"#,
+    );
+    for (case, alias, fails) in [("no groups", "router", false), ("it cannot be asked", "security-group", true)] {
+        let extensions = json!({ "extensions": [{ "alias": alias }] });
+        let _cloud = whole()
+            .on("network GET /security-groups", unknown.clone())
+            .on("network GET /extensions", Reply::json(200, extensions.to_string()));
+        let done = ensure(&usual(), &host(), &settled(&[]), &nodes());
+        assert_eq!(done.outcome.failure.is_some(), fails, "{case}: {:?}", done.outcome);
+    }
+}
+
 fn asked_for(cloud: &FakeCloud, line: &str) -> usize {
     cloud.lines().iter().filter(|asked| asked.starts_with(line)).count()
 }
@@ -263,4 +423,32 @@ fn os_207_without_a_subnet_no_path_is_without_an_id() {
     let done = ensure(&config, &host(), &settled(&[]), &nodes());
     assert_eq!(reaction(&done), Reaction::Retry, "os_207");
     assert!(!cloud.lines().iter().any(|line| line.contains("/subnets")), "{:?}", cloud.lines());
+}
+
+#[test]
+fn a_subnet_of_members_that_cannot_be_used_is_told_with_who_named_it() {
+    let no_cidr = json!({ "id": "s-9", "network_id": "n", "cidr": "10.1.0", "ip_version": 4 });
+    let absent = || {
+        Reply::json(404, r#"{"NeutronError": {"type": "SubnetNotFound", "message": "Subnet s-9 could not be found"}}"#)
+    };
+    let annotated = names::MEMBER_SUBNET;
+    for (annotations, by_file, reply, words) in [
+        (vec![(annotated, "s-9")], "", absent(), ["\"s-9\", is not there", "correct annotation", annotated]),
+        (vec![], "s-9", absent(), ["\"s-9\", is not there", "correct member-subnet-id", "in the cloud.conf"]),
+        (
+            vec![],
+            "s-9",
+            one("subnet", &no_cidr),
+            ["\"s-9\"", "\"10.1.0\", which is no CIDR", "correct member-subnet-id"],
+        ),
+    ] {
+        let mut config = managed();
+        config.balancers.place.member_subnet = by_file.to_owned();
+        let members = [1, 2].map(|number| with(member(number), json!({ "subnet_id": "s-9" })));
+        let _cloud = cloud_of(&balancer(), &[listener()], &[pool()], &members)
+            .on("network GET /security-groups", many("security_groups", &[group(&json!([good_rule()]))]))
+            .on("network GET /subnets/s-9", reply);
+        let done = ensure(&config, &host(), &settled(&annotations), &nodes());
+        assert!(words.iter().all(|word| message(&done).contains(word)), "{}", message(&done));
+    }
 }

@@ -129,7 +129,13 @@ fn os_157_160_161_163_a_load_balancer_is_shared_by_as_many_as_may_and_one_of_a_p
         let done = run(&service);
         match expected {
             Ok(tags) => assert_eq!(writes(&cloud)[0].1["loadbalancer"]["tags"], tags, "{case}"),
-            Err(expected) => assert_eq!((reaction(&done), written(&cloud)), (expected, vec![]), "{case}"),
+            Err(expected) => {
+                assert_eq!((reaction(&done), written(&cloud)), (expected, vec![]), "{case}");
+                if case == "an internal one cannot" {
+                    let said = message(&done);
+                    assert!(said.contains("share load balancer lb-1") && said.contains(names::ID), "{said}");
+                }
+            }
         }
     }
 }
@@ -141,9 +147,14 @@ fn os_161_who_waits_for_a_port_has_no_tag_and_leaves_nothing() {
     let of_a = with(listener(), json!({ "tags": [a] }));
     let others = with(balancer(), json!({ "name": a, "tags": [a] }));
     let mut service = service(&[(names::ID, "lb-1")]);
-    for (case, most, words) in
-        [("os_161", 2, "the listener port 80 already exists"), ("os_161", 1, "already shared with 1")]
-    {
+    for (case, most, words) in [
+        ("os_161", 2, "the listener port 80 already exists"),
+        (
+            "os_161",
+            1,
+            "already shared with 1 Services; max-shared-lb is 1: raise it in [LoadBalancer], or remove annotation loadbalancer.openstack.org/load-balancer-id",
+        ),
+    ] {
         let mut config = usual();
         config.balancers.most_shared = most;
         let cloud = cloud_of(&others, std::slice::from_ref(&of_a), &[pool()], &[member(1), member(2)]);
@@ -322,4 +333,32 @@ fn another_name_of_the_cluster_is_told_to_what_has_the_services_uid() {
     let cloud = cloud_of(&others, &[], &[], &[]).on(&lines[0], Reply::json(200, "{}"));
     run(&settled(&[]));
     assert!(writes(&cloud).iter().all(|(_, body)| body["loadbalancer"].get("name").is_none()), "os_206");
+}
+
+#[test]
+fn members_of_one_that_is_not_there_are_refused_with_its_name_and_what_to_do() {
+    let absent = || FakeCloud::new().with_credential("session-token").always(LIST, many("loadbalancers", &[]));
+    let said = |annotations: &[(&str, &str)]| {
+        let _cloud = absent();
+        let done = update_backends(&usual(), &host(), &service(annotations), &nodes());
+        assert_eq!(reaction(&done), Reaction::Conflict);
+        message(&done).to_owned()
+    };
+    let sound = said(&[]);
+    assert!(sound.contains(NAME) && sound.contains("made when the Service is next ensured"), "{sound}");
+    let wrong = said(&[(names::TIMEOUT_CLIENT_DATA, "-5")]);
+    assert!(wrong.contains(NAME) && wrong.contains("correct the Service first"), "{wrong}");
+}
+
+#[test]
+fn a_floating_ip_that_only_the_owner_may_have_names_the_load_balancer_and_the_owner() {
+    let a = "kube_service_kubernetes_default_a";
+    let others = with(balancer(), json!({ "name": a, "tags": [a, NAME, UID, "kubernetes.io/service-uid/uid-a"] }));
+    let _cloud = cloud_of(&others, &[listener()], &[pool()], &[member(1), member(2)])
+        .on(FLOATING, many("floatingips", &[]))
+        .on(FLOATING, many("floatingips", &[]));
+    let done = run(&service(&[(names::ID, "lb-1")]));
+    let said = message(&done);
+    assert!(said.contains("load balancer lb-1 for the shared Service default/test"), "{said}");
+    assert!(said.ends_with("set the floating IP on the owner, default/a"), "{said}");
 }

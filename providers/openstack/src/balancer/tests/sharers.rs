@@ -173,3 +173,74 @@ fn a_sharer_that_goes_before_it_has_its_tag_claims_it_first() {
     let expected = [tag_of("a"), tag_of("b"), uid_of("a"), uid_of("b")];
     assert_eq!(writes(&cloud), [(PUT.to_owned(), json!({ "loadbalancer": { "tags": expected } }))]);
 }
+
+/// What is known of the listeners of one is not taken for those of the other: its node port came into the pool of the first.
+#[test]
+fn who_shares_and_cannot_be_as_asked_leaves_the_pools_of_the_other_alone() {
+    let (a, b) = (sharer("a", 80), sharer("b", 80));
+    let tags = [tag_of("a"), tag_of("b"), uid_of("a"), uid_of("b")];
+    let listeners = listeners_of(&["a"], |_| true);
+    let line = "load-balancer PUT /lbaas/pools/pool-a/members";
+    let cloud = cloud_of(&shared(&tags), &listeners, &pools_of(&["a"]), &[member(1), member(2)]).on(line, accepted());
+    assert_eq!(update_backends(&usual(), &host(), &a, &nodes()).outcome.failure, None);
+    let mut b = b;
+    b.ports[0].node_port = Some(31_999);
+    b.annotations.push((names::SOURCE_RANGES.to_owned(), "everybody".to_owned()));
+    for call in [ensure, update_backends] {
+        let done = call(&usual(), &host(), &b, &nodes());
+        assert_eq!(written(&cloud), Vec::<String>::new(), "{:?}", done.outcome.failure);
+        later(&cloud);
+    }
+}
+
+/// The subnet and the health check port of members are believed for an hour: those of the Service that was compared.
+#[test]
+fn what_is_believed_of_the_members_of_one_is_not_believed_of_the_other() {
+    let tags = [tag_of("a"), tag_of("b"), uid_of("a"), uid_of("b")];
+    let (names, listeners) = (["a", "b"], listeners_of(&["a", "b"], |_| true));
+    let odd = with(member(2), json!({ "subnet_id": "subnet-9" }));
+    let line = "load-balancer PUT /lbaas/pools/pool-b/members";
+    let cloud = cloud_of(&shared(&tags), &listeners, &pools_of(&names), &[member(1), member(2)])
+        .on("load-balancer GET /lbaas/pools/pool-b/members", many("members", &[member(1), odd.clone()]))
+        .on("load-balancer GET /lbaas/pools/pool-b/members", many("members", &[member(1), odd]))
+        .on(line, accepted());
+    assert_eq!(run(&sharer("a", 80)).outcome.failure, None);
+    run(&sharer("b", 81));
+    assert_eq!(written(&cloud), [line]);
+}
+
+#[test]
+fn of_two_that_leave_each_has_its_own_steps() {
+    let tags = [tag_of("a"), tag_of("b"), tag_of("c"), uid_of("a"), uid_of("b"), uid_of("c")];
+    let listeners = listeners_of(&["a", "b", "c"], |_| true);
+    let gone = |thing: &str| format!("load-balancer DELETE /lbaas/{thing}");
+    let lines = ["listeners/listener-a", "listeners/listener-b", "pools/pool-b"].map(gone);
+    let cloud = cloud_of(&shared(&tags), &listeners, &pools_of(&["a", "b", "c"]), &[]);
+    let cloud = lines.iter().fold(cloud, |cloud, line| cloud.on(line, Reply::status(204)));
+    delete(&usual(), &host(), &sharer("a", 80));
+    later(&cloud);
+    for _ in 0..2 {
+        delete(&usual(), &host(), &sharer("b", 81));
+        later(&cloud);
+    }
+    assert_eq!(written(&cloud), lines);
+}
+
+#[test]
+fn members_of_one_that_were_compared_do_not_spare_those_of_the_other() {
+    use ccm_sdk::load_balancer_survey::{Standing, Wish};
+    let tags = [tag_of("a"), tag_of("b"), uid_of("a"), uid_of("b")];
+    let listeners = listeners_of(&["a", "b"], |_| true);
+    let _cloud = cloud_of(&shared(&tags), &listeners, &pools_of(&["a", "b"]), &[member(1), member(2)])
+        .on(LIST, many("loadbalancers", &[shared(&tags)]))
+        .on(LIST, many("loadbalancers", &[shared(&tags)]))
+        .on(TREE, tree(&listeners, &[member(1), member(2)]))
+        .on(TREE, tree(&listeners, &[member(1), member(9)]));
+    let stand = |service: Service| {
+        let wishes = [Wish { service, backends: vec![0, 1] }];
+        survey(&usual(), &host(), &nodes(), &wishes).expect("surveyed").remove(0).0
+    };
+    assert!(matches!(stand(sharer("a", 80)), Standing::InStep(_)));
+    let standing = stand(sharer("b", 81));
+    assert!(matches!(standing, Standing::Differs(_)), "{standing:?}");
+}

@@ -1,5 +1,7 @@
 //! Many at once.
 
+use std::collections::BTreeSet;
+
 use ccm_sdk::load_balancer_survey::{Standing, Wish};
 
 use super::groups::{good_rule, group, managed, port_of};
@@ -32,7 +34,7 @@ fn stand_with(config: &Config, services: &[Service]) -> Vec<Standing> {
 }
 
 #[test]
-fn fifty_that_are_in_step_cost_five_lists_and_a_few_trees() {
+fn fifty_that_are_in_step_cost_five_lists_and_a_few_trees_and_an_hour_later_a_tree_each() {
     let number = |number: usize| {
         let (id, name) = (format!("lb-{number}"), format!("kube_service_kubernetes_default_s{number}"));
         let tags = json!([name, format!("kubernetes.io/service-uid/uid-s{number}")]);
@@ -68,7 +70,13 @@ fn fifty_that_are_in_step_cost_five_lists_and_a_few_trees() {
     let standings = stand(&services);
     let good = standings.iter().filter(|standing| matches!(standing, Standing::InStep(_))).count();
     assert_eq!(good, 50, "{standings:?}");
-    assert!(cloud.lines().len() <= 9, "{:?}", cloud.lines());
+    let first = cloud.lines();
+    assert!(first.len() <= 8, "{first:?}");
+    cloud.pass(3_601);
+    stand(&services);
+    let later = cloud.lines().split_off(first.len());
+    let trees: BTreeSet<&String> = later.iter().filter(|line| line.ends_with("/status")).collect();
+    assert_eq!(trees.len(), 50, "whose members are compared: {later:?}");
 }
 
 /// A group that somebody deleted, or rules of it, cost the Service its clients until its Nodes changed.

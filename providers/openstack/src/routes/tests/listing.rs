@@ -119,7 +119,11 @@ fn a_router_that_is_not_there_or_has_no_routes_is_told() {
         r#"{"NeutronError": {"type": "RouterNotFound", "message": "Router r-1 could not be found"}}"#,
     ));
     assert_eq!(gone.reaction, Reaction::Unauthorized);
-    assert!(gone.message.contains("router-id"), "{}", gone.message);
+    assert!(
+        gone.message.contains("no router r-1") && gone.message.contains("correct router-id in [Route]"),
+        "{}",
+        gone.message
+    );
     let without = wrong(Reply::json(200, r#"{"router": {"id": "r-1"}}"#));
     assert_eq!(without.reaction, Reaction::Unsupported);
     assert!(without.message.contains("extraroute"), "{}", without.message);
