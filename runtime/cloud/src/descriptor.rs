@@ -209,6 +209,15 @@ pub struct Endpoint {
     pub tls: Option<TlsSources>,
 }
 
+impl Endpoint {
+    /// Whether the provider names no place of its base URL: it finds that by itself, or the operator gives `--endpoint`.
+    #[must_use]
+    pub const fn is_found_elsewhere(&self) -> bool {
+        let Source { keys, environment_variables } = &self.base_url;
+        keys.is_empty() && environment_variables.is_empty() && self.default_base_url.is_none()
+    }
+}
+
 /// Where it is said how an endpoint proves who it is, and the host to it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -28,7 +28,7 @@ pub use source::{CredentialSource, Object, SourceError};
 pub(crate) use uses::{At, Pin, Spot, Uses};
 use volume::Volume;
 
-use crate::capture::{Captured, ValueTooLarge};
+use crate::capture::{Captured, Generation, ValueTooLarge};
 use crate::error::CredentialRefusal;
 use crate::redact::{Origin, Redactor, RedactorCache, TooLarge};
 use crate::secret::Secret;
@@ -225,6 +225,11 @@ impl Credentials {
     /// Takes what the sources hold first.
     pub(crate) fn edition(&self) -> u64 {
         self.look();
+        self.edition_held()
+    }
+
+    /// The same of the values that are held, whatever the sources hold by now.
+    pub(crate) fn edition_held(&self) -> u64 {
         let _turn = self.turn.lock();
         self.given_changes()
     }
@@ -256,19 +261,34 @@ impl Credentials {
     ///
     /// It is not declared, was not given, or its source cannot be read.
     pub(crate) fn value(&self, name: &str) -> Result<Secret, CredentialRefusal> {
+        self.look();
+        self.value_held(name).map(|(value, _)| value)
+    }
+
+    /// The value that is held, whatever its source holds by now: for who has taken the [`edition`](Self::edition) a moment ago. To look at
+    /// files takes longer than all else that a request needs. A captured one has its generation with it.
+    ///
+    /// # Errors
+    ///
+    /// As [`value`](Self::value).
+    pub(crate) fn value_held(&self, name: &str) -> Result<(Secret, Option<Generation>), CredentialRefusal> {
         if !self.uses.knows(name) {
             return Err(CredentialRefusal::Unknown(format!("credential {name:?} is not declared by the provider")));
         }
         if let Some(given) = self.given.get(name) {
-            return self.read(name, given).map(|(value, _)| value).map_err(CredentialRefusal::Unknown);
+            return Self::of_state(name, given).map(|(value, _)| (value, None)).map_err(CredentialRefusal::Unknown);
         }
-        let captured = self.captured().value(name).map(|(value, _)| value);
+        let captured = self.captured.value(name).map(|(value, generation)| (value, Some(generation)));
         captured.ok_or_else(|| CredentialRefusal::Unknown(format!("credential {name:?} has no value: {NO_VALUE}")))
     }
 
     /// The value of a given credential, and how often it has changed.
     fn read(&self, name: &str, given: &Given) -> Result<(Secret, u64), String> {
         self.look();
+        Self::of_state(name, given)
+    }
+
+    fn of_state(name: &str, given: &Given) -> Result<(Secret, u64), String> {
         let state = given.state.lock();
         let value = state.value.clone().ok_or_else(|| {
             state.trouble.clone().unwrap_or_else(|| format!("credential {name:?} has no value: {NO_VALUE}"))

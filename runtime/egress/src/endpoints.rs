@@ -4,6 +4,7 @@
 //! a service catalogue ([`Endpoints::bind`]), the provider's default. The last two count only where the operator allows the
 //! host.
 
+mod base_url;
 #[cfg(test)]
 mod tests;
 
@@ -20,10 +21,8 @@ use crate::client::{ClientCertificate, ClientSettings, EndpointClient, InlinePem
 use crate::error::{TransportError, TransportReason};
 use crate::hosts::{HostPattern, HostRules};
 use crate::one_line::line;
-use crate::paths;
 
-/// Longest base URL, in bytes.
-pub(crate) const MAX_BASE_URL: usize = 2048;
+use base_url::{NO_HTTP, parse_base};
 
 /// A value of the operator's configuration. No `Debug`: a component may name the key of a secret.
 #[derive(Clone, PartialEq, Eq)]
@@ -191,10 +190,11 @@ impl Endpoints {
             grants.push(grant);
         }
         let mut endpoints = BTreeMap::new();
+        let mut nowhere = Vec::new();
         for (endpoint, grant) in declared.iter().zip(grants) {
             let default = default_base(endpoint, operator, &rules);
             if let (None, Err(none)) = (&grant.base_url, &default) {
-                problems.push(problem(&endpoint.name, none.advice.clone(), false));
+                nowhere.push((endpoint, none.advice.clone()));
             }
             let EndpointGrant { tls, proxy, allow_http, .. } = grant.clone();
             let lookup = Arc::clone(lookup);
@@ -203,6 +203,10 @@ impl Endpoints {
             check_tls(name, &grant.tls, &client, &mut problems);
             endpoints.insert(name.clone(), Endpoint { grant, default, client });
         }
+        // One that leads somewhere may lead to the others.
+        let leads_somewhere = nowhere.len() < endpoints.len();
+        nowhere.retain(|(endpoint, _)| !(leads_somewhere && endpoint.is_found_elsewhere()));
+        problems.extend(nowhere.into_iter().map(|(endpoint, advice)| problem(&endpoint.name, advice, false)));
         if problems.iter().any(|problem| problem.fatal) {
             // What is wrong must not drown in what is only not there.
             problems.retain(|problem| problem.fatal);
@@ -312,8 +316,6 @@ impl Endpoints {
         })
     }
 }
-
-const NO_HTTP: &str = "is http, which needs --allow-http";
 
 fn not_allowed(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
@@ -453,47 +455,4 @@ fn default_base(endpoint: &ccm_cloud::Endpoint, operator: &OperatorGrants, rules
     }
     operator.addresses.check_url(&url).map_err(|error| denied(format!("the provider's default: {error}")))?;
     Ok(Base { url, origin: "the provider's default".to_owned() })
-}
-
-/// A base URL, or what is wrong, to follow the words "the URL". Never repeats the text: there may be a password in it.
-fn parse_base(text: &str, allow_http: bool) -> Result<Url, String> {
-    if text.len() > MAX_BASE_URL {
-        return Err(format!("is longer than {MAX_BASE_URL} bytes"));
-    }
-    if text.contains(|c: char| c.is_control() || c.is_whitespace() || c == '\\') {
-        return Err("has spaces, control characters or backslashes".to_owned());
-    }
-    let scheme = text.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
-    match scheme.as_deref() {
-        Some("https") => {}
-        Some("http") if allow_http => {}
-        Some("http") => return Err(NO_HTTP.to_owned()),
-        Some(_) | None => return Err("must begin with https://".to_owned()),
-    }
-    let url = Url::parse(text).map_err(|error| format!("cannot be read: {error}"))?;
-    // `http:/x?://` and the like: what counts is what the parser saw.
-    if url.scheme() != "https" && !(allow_http && url.scheme() == "http") {
-        return Err("must begin with https://".to_owned());
-    }
-    if !url.username().is_empty() || url.password().is_some() || authority(text).contains('@') {
-        return Err("has a user or password in it; secrets are credentials".to_owned());
-    }
-    if url.query().is_some() || url.fragment().is_some() {
-        return Err("has a query or fragment".to_owned());
-    }
-    // A slash at the end, or two, make no difference: they are cut before a path is appended.
-    let path = url.path().trim_end_matches('/');
-    if !path.is_empty() {
-        paths::check(path).map_err(|problem| format!("has a path that {problem}"))?;
-    }
-    if url.host_str().is_none_or(|host| host.split('.').rev().skip(1).any(str::is_empty)) {
-        return Err("has no proper host".to_owned());
-    }
-    Ok(url)
-}
-
-/// The parser drops an empty user: `https://@host`.
-fn authority(text: &str) -> &str {
-    let rest = text.split_once("://").map_or("", |(_, rest)| rest).trim_start_matches('/');
-    rest.split(['/', '?', '#']).next().unwrap_or_default()
 }

@@ -43,7 +43,8 @@ impl ProcessSecrets {
         let is_own = |one: &Arc<Credentials>| std::ptr::eq(Arc::as_ptr(one), self.own.as_ptr());
         let redactor = |one| if is_own(one) { one.redactor() } else { one.given_redactor() };
         let redactors: Result<Vec<Redactor>, TooLarge> = all.iter().map(redactor).collect();
-        Veil { redactor: redactors.map(|all| all.iter().fold(Redactor::default(), |all, one| all.and(one))), all }
+        let joined = |all: Vec<Redactor>| all.into_iter().reduce(|all, one| all.and(&one)).unwrap_or_default();
+        Veil { redactor: redactors.map(joined), all }
     }
 }
 

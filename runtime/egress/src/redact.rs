@@ -70,6 +70,9 @@ impl RedactorCache {
 /// What is looked for together.
 struct Search {
     automaton: NFA,
+    /// Where it begins, and which bytes lead away from there: nearly all do not, and need no look at the automaton.
+    start: StateID,
+    opens: [bool; 256],
     values: Vec<Value>,
     /// By number of the needle, which of the values is its.
     owners: Vec<usize>,
@@ -146,13 +149,17 @@ impl Redactor {
             NFA::builder().match_kind(MatchKind::Standard).build(needles.iter().map(|needle| needle.as_slice()));
         #[expect(clippy::map_err_ignore, reason = "the library counts states")]
         let automaton = built.map_err(|_| TooLarge)?;
-        Ok(Self { searches: vec![Arc::new(Search { automaton, values: known, owners, shortest })], rest: vec![] })
+        let search = Search::new(automaton, known, owners, shortest);
+        Ok(Self { searches: vec![Arc::new(search)], rest: vec![] })
     }
 
     /// Looks for what either looks for, at the same time: one after the other would miss a value of which the first has
     /// replaced a part.
     #[must_use]
     pub(crate) fn and(&self, other: &Self) -> Self {
+        if other.is_empty() {
+            return self.clone();
+        }
         let both = |one: &[Arc<Search>], two: &[Arc<Search>]| one.iter().chain(two).map(Arc::clone).collect();
         Self { searches: both(&self.searches, &other.searches), rest: both(&self.rest, &other.rest) }
     }
@@ -193,9 +200,9 @@ impl Redactor {
     fn first<'a>(&'a self, bytes: &[u8], mut is_meant: impl FnMut(&'a Value) -> bool) -> Option<&'a Value> {
         let able = self.searches.iter().chain(&self.rest).filter(|search| bytes.len() >= search.shortest);
         able.filter_map(|search| {
-            let mut state = search.start();
+            let mut state = search.start;
             bytes.iter().find_map(|byte| {
-                state = search.automaton.next_state(Anchored::No, state, *byte);
+                state = search.next(state, *byte);
                 let all = if search.automaton.is_match(state) { search.automaton.match_len(state) } else { 0 };
                 (0..all).filter_map(|index| search.owner(state, index)).find(|value| is_meant(value))
             })
@@ -252,14 +259,14 @@ impl Redactor {
 fn pieces<'a>(searches: &'a [Arc<Search>], bytes: &[u8]) -> Vec<Piece<'a>> {
     let mut pieces = Vec::new();
     let able = searches.iter().filter(|search| bytes.len() >= search.shortest);
-    let mut searches: Vec<(&Search, StateID)> = able.map(|search| (&**search, search.start())).collect();
+    let mut searches: Vec<(&Search, StateID)> = able.map(|search| (&**search, search.start)).collect();
     if searches.is_empty() {
         return pieces;
     }
     for (end, byte) in (1_usize..).zip(bytes) {
         let mut longest: Option<(usize, &str)> = None;
         for (search, state) in &mut searches {
-            *state = search.automaton.next_state(Anchored::No, *state, *byte);
+            *state = search.next(*state, *byte);
             if search.automaton.is_match(*state) {
                 // The first of them is the longest.
                 let found = search.found(*state, 0);
@@ -314,9 +321,21 @@ fn add<'a>(piece: Piece<'a>, pieces: &mut Vec<Piece<'a>>) {
 }
 
 impl Search {
-    fn start(&self) -> StateID {
+    fn new(automaton: NFA, values: Vec<Value>, owners: Vec<usize>, shortest: usize) -> Self {
         // It is built for searches that begin anywhere.
-        self.automaton.start_state(Anchored::No).unwrap_or_default()
+        let start = automaton.start_state(Anchored::No).unwrap_or_default();
+        let mut opens = [false; 256];
+        for (opens, byte) in opens.iter_mut().zip(0_u8..=255) {
+            *opens = automaton.next_state(Anchored::No, start, byte) != start;
+        }
+        Self { automaton, start, opens, values, owners, shortest }
+    }
+
+    fn next(&self, state: StateID, byte: u8) -> StateID {
+        if state == self.start && self.opens.get(usize::from(byte)) == Some(&false) {
+            return state;
+        }
+        self.automaton.next_state(Anchored::No, state, byte)
     }
 
     /// Length and placeholder of what is found in this state.

@@ -95,11 +95,13 @@ pub async fn configured(
 /// None of its endpoints has one: it can reach nothing.
 fn nowhere(descriptor: &Descriptor, unreachable: Vec<(String, String)>) -> Result<Vec<String>> {
     let are_all = !unreachable.is_empty() && unreachable.len() == descriptor.endpoints.len();
-    let warnings: Vec<_> = unreachable.into_iter().map(|(name, advice)| format!("endpoint {name} {advice}")).collect();
+    let told = |(name, advice): (String, String)| format!("endpoint {name} {advice}");
     if are_all {
-        bail!("it can reach none of its endpoints: {}", warnings.join("; "));
+        let all: Vec<String> = unreachable.into_iter().map(told).collect();
+        bail!("it can reach none of its endpoints: {}", all.join("; "));
     }
-    Ok(warnings)
+    let is_found = |name: &str| descriptor.endpoints.iter().any(|one| one.name == name && one.is_found_elsewhere());
+    Ok(unreachable.into_iter().filter(|(name, _)| !is_found(name)).map(told).collect())
 }
 
 /// What runs components of this configuration.
@@ -154,24 +156,23 @@ mod tests {
 
     #[test]
     fn endpoints_without_a_base_url_are_warned_of_and_without_any_the_component_does_not_pass() {
-        let endpoint = |name: &str| Endpoint {
+        let endpoint = |(name, key): (&str, Option<&str>)| Endpoint {
             name: name.to_owned(),
             purpose: String::new(),
-            base_url: Source { keys: vec![], environment_variables: vec![] },
+            base_url: Source { keys: key.map(str::to_owned).into_iter().collect(), environment_variables: vec![] },
             default_base_url: None,
             tls: None,
         };
-        let descriptor =
-            Descriptor { endpoints: ["identity", "compute"].map(endpoint).to_vec(), ..Descriptor::default() };
+        let endpoints = [("identity", Some("cloud:auth-url")), ("compute", Some("cloud:compute")), ("network", None)];
+        let descriptor = Descriptor { endpoints: endpoints.map(endpoint).to_vec(), ..Descriptor::default() };
         let without =
             |names: &[&str]| names.iter().map(|&name| (name.to_owned(), "has no base URL".to_owned())).collect();
         assert_eq!(nowhere(&descriptor, without(&[])).unwrap(), [""; 0]);
         assert_eq!(nowhere(&descriptor, without(&["compute"])).unwrap(), ["endpoint compute has no base URL"]);
-        let error = nowhere(&descriptor, without(&["identity", "compute"])).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "it can reach none of its endpoints: endpoint identity has no base URL; endpoint compute has no base URL"
-        );
+        assert_eq!(nowhere(&descriptor, without(&["network"])).unwrap(), [""; 0], "it finds that one by itself");
+        let error = nowhere(&descriptor, without(&["identity", "compute", "network"])).unwrap_err().to_string();
+        let parts = ["identity", "compute", "network"].map(|name| format!("endpoint {name} has no base URL"));
+        assert_eq!(error, format!("it can reach none of its endpoints: {}", parts.join("; ")));
         assert_eq!(nowhere(&Descriptor::default(), without(&[])).unwrap(), [""; 0], "it needs no network");
     }
 

@@ -18,6 +18,10 @@ const PER_MODULE: u32 = 1_000;
 /// What the host may keep for one instance beside its memories, in bytes: 16 bytes per function that can be pointed at.
 const INSTANCE_BYTES: usize = 16 << 20;
 
+/// What stays of the stack of a call for the next one, in bytes: wiped by hand. It is about as much as most calls use, who would else wait for
+/// the kernel to give each page of it again. What a guest fills beyond goes back.
+const STACK_KEPT: usize = 64 << 10;
+
 /// How many places there are, and how large. Only address space is taken for a place that was never used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pool {
@@ -77,7 +81,8 @@ impl Pool {
             .max_tables_per_module(PER_MODULE)
             .table_elements(self.table_elements.max(TABLE_SPACE))
             .max_core_instance_size(INSTANCE_BYTES)
-            .max_component_instance_size(INSTANCE_BYTES);
+            .max_component_instance_size(INSTANCE_BYTES)
+            .async_stack_keep_resident(STACK_KEPT);
         config
     }
 }

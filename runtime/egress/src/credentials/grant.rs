@@ -53,7 +53,7 @@ pub(crate) enum Within {
 /// The text is no [`UseGrant`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is none of ENDPOINT:header:NAME, ENDPOINT:query:NAME, ENDPOINT:body:PATH, ENDPOINT:body+answer:PATH, ENDPOINT:body-json:POINTER:PATH, ENDPOINT:body-json+answer:POINTER:PATH, ENDPOINT:body-form:FIELD:PATH, ENDPOINT:body-form+answer:FIELD:PATH, ENDPOINT:signing, ENDPOINT:signing+any, ENDPOINT:capture-header:NAME, ENDPOINT:capture-json:POINTER, each with :PATH at its end where it holds for one path only"
+    "{0:?} is none of ENDPOINT:header:NAME, ENDPOINT:query:NAME, ENDPOINT:body:PATH, ENDPOINT:body+answer:PATH, ENDPOINT:body-json:POINTER, ENDPOINT:body-json+answer:POINTER:PATH, ENDPOINT:body-form:FIELD, ENDPOINT:body-form+answer:FIELD:PATH, ENDPOINT:signing, ENDPOINT:signing+any, ENDPOINT:capture-header:NAME, ENDPOINT:capture-json:POINTER, each with :PATH at its end where it holds for one path only"
 )]
 pub struct NoUseGrant(String);
 
@@ -179,15 +179,15 @@ impl FromStr for UseGrant {
                 .filter(Option::is_some)
                 .map(|path| (GrantedPlace::Body { within: Within::Other, answer: kind == "body+answer" }, path)),
             "body-json" | "body-json+answer" => named(rest)
-                .filter(|(pointer, path)| pointer.starts_with('/') && path.is_some())
+                .filter(|(pointer, path)| pointer.starts_with('/') && is_whole(kind, pointer, path.as_deref()))
                 .map(|(pointer, path)| {
                     (GrantedPlace::Body { within: Within::Json(pointer), answer: kind == "body-json+answer" }, path)
                 }),
-            "body-form" | "body-form+answer" => {
-                named(rest).filter(|(field, path)| !field.is_empty() && path.is_some()).map(|(field, path)| {
+            "body-form" | "body-form+answer" => named(rest)
+                .filter(|(field, path)| !field.is_empty() && is_whole(kind, field, path.as_deref()))
+                .map(|(field, path)| {
                     (GrantedPlace::Body { within: Within::Form(field), answer: kind == "body-form+answer" }, path)
-                })
-            }
+                }),
             "signing" | "signing+any" => {
                 path(rest).map(|path| (GrantedPlace::Signing { any: kind == "signing+any" }, path))
             }
@@ -227,6 +227,13 @@ impl fmt::Display for UseGrant {
     }
 }
 
+/// Whether a place in a body is told in full. Without a path it is granted in every request for which the component declares the credential,
+/// but not with the answer. A colon would be that of a path that lacks its slash, and a field with a slash a path that lacks its field.
+fn is_whole(kind: &str, place: &str, path: Option<&str>) -> bool {
+    let is_path = kind == "body-form" && place.starts_with('/');
+    path.is_some() || !(kind.ends_with("+answer") || place.contains(':') || is_path)
+}
+
 /// Whether these uses need no grant: one header of one endpoint, which is for credentials and nothing else, and signatures for the same
 /// endpoint.
 #[must_use]
@@ -259,8 +266,10 @@ mod tests {
             "identity:body:/v3/auth/tokens",
             "api:body+answer:/client/api",
             "identity:body-json:/auth/password:/v3/auth/tokens",
+            "identity:body-json:/auth/password",
             "identity:body-json+answer:/a~1b/0:/v3/auth/tokens",
             "identity:body-form:password:/login",
+            "identity:body-form:password",
             "identity:body-form+answer:user[password]:/login",
             "api:signing",
             "api:signing:/client/api",
@@ -287,13 +296,15 @@ mod tests {
             "identity:body",
             "identity:body:",
             "identity:body:v3",
-            "identity:body-json:/auth",
+            "identity:body-json:/auth:v3",
+            "identity:body-json+answer:/auth",
+            "identity:body-json:auth",
             "identity:body-json:auth:/v3",
             "identity:body-json",
             "identity:body-form",
             "identity:body-form:/login",
             "identity:body-form::/login",
-            "identity:body-form:password",
+            "identity:body-form+answer:password",
             "identity:body-form:password:login",
             "api:signing:x",
             "identity:capture-json:id",

@@ -441,6 +441,30 @@ mod tests {
         }
     }
 
+    /// A login at two paths needed each grant twice.
+    #[test]
+    fn a_place_in_a_body_is_granted_at_every_path_that_the_component_declares_and_at_no_other() {
+        let paths = ["/v3/auth/tokens", "/auth/tokens"];
+        let declared = [credential("password", paths.map(|path| used("identity", Place::Body, Some(path))).to_vec())];
+        for (grant, within) in [
+            ("identity:body-json:/auth/password", Within::Json("/auth/password".into())),
+            ("identity:body-form:password", Within::Form("password".into())),
+        ] {
+            let uses = Uses::new(&declared, [("password".to_owned(), vec![grant.parse().unwrap()])].into());
+            assert!(uses.missing("password").is_empty());
+            for path in paths {
+                uses.check_secret("password", spot("identity", path, At::Body)).unwrap();
+                uses.check_body("password", "identity", path, &within).unwrap();
+                for other in [Within::Json("/auth/comment".into()), Within::Form("comment".into()), Within::Other] {
+                    assert!(uses.check_body("password", "identity", path, &other).is_err(), "{other:?}");
+                }
+                assert!(!uses.shows_answer("password", "identity", path));
+            }
+            uses.check_secret("password", spot("identity", "/v3/users", At::Body)).unwrap_err();
+            uses.check_body("password", "compute", "/v3/auth/tokens", &within).unwrap_err();
+        }
+    }
+
     #[test]
     fn a_signature_stands_only_where_its_key_is_declared() {
         let cases = [

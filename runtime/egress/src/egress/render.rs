@@ -83,7 +83,7 @@ impl Egress {
         for _ in 0..RENDERINGS {
             let edition = self.credentials.edition();
             let rendered = self.fill_in(request, base, edition)?;
-            if self.credentials.edition() == edition {
+            if self.credentials.edition_held() == edition {
                 return Ok(rendered);
             }
         }
@@ -229,15 +229,8 @@ impl Filling<'_> {
     }
 
     fn secret(&mut self, credential: &str, encoding: Encoding) -> Result<Zeroizing<Vec<u8>>, TransportError> {
-        let credentials = &self.egress.credentials;
-        let value = if credentials.is_given(credential) {
-            credentials.value(credential)?
-        } else if let Some((value, generation)) = credentials.captured().value(credential) {
-            self.used.push((credential.to_owned(), generation));
-            value
-        } else {
-            credentials.value(credential)?
-        };
+        let (value, generation) = self.egress.credentials.value_held(credential)?;
+        self.used.extend(generation.map(|generation| (credential.to_owned(), generation)));
         let known = self.carried.iter().any(|(name, other)| name == credential && other.expose() == value.expose());
         if !known {
             self.carried.push((credential.to_owned(), value.clone()));

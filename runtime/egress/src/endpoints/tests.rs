@@ -2,9 +2,11 @@ use std::net::SocketAddr;
 
 use ccm_cloud::TlsSources;
 
+use super::base_url::MAX_BASE_URL;
 use super::*;
 use crate::error::TransportReason;
 use crate::error::no_answer;
+use crate::paths;
 
 fn source(key: &str) -> Source {
     Source { keys: vec![key.to_owned()], environment_variables: vec![] }
@@ -154,6 +156,21 @@ fn without_a_base_url_requests_end_with_what_to_give_and_say_whether_there_is_on
     let error = endpoints.target("ap\ni").map(|target| target.base).unwrap_err();
     assert_eq!(error.message, r#"the provider declares no endpoint `ap\ni`, only ["api", "dns"]"#);
     assert_eq!(endpoints.target("x").err().unwrap().reason, TransportReason::Denied);
+}
+
+/// Each service of a catalogue was warned of at each start, though a login finds all of them.
+#[test]
+fn what_a_provider_finds_by_itself_is_warned_of_only_where_nothing_leads_there() {
+    let found = ccm_cloud::Endpoint { base_url: Source::default(), ..declared("compute", None) };
+    let endpoints = [declared("identity", None), found];
+    let told_with = |base_urls: &[(&str, &str)]| {
+        let resolved = resolve(&endpoints, &operator(base_urls, &[]), &[]).unwrap();
+        assert_eq!(resolved.target("compute").err().map(|error| error.reason), Some(TransportReason::Unbound));
+        let fields: Vec<String> = resolved.warnings().iter().map(|problem| problem.field.clone()).collect();
+        fields.join(" ")
+    };
+    assert_eq!(told_with(&[("identity", "https://identity.test")]), "");
+    assert_eq!(told_with(&[]), "endpoints.identity endpoints.compute");
 }
 
 #[test]

@@ -4,13 +4,12 @@ use anyhow::Result;
 
 use super::{Proxy, Server, Tenant};
 
-/// Places of credentials in the body of a login. Its path is the second one where the address of Keystone ends in the version.
+/// Places of credentials in the body of a login, whether or not the address of Keystone ends in the version.
 const LOGINS: [&str; 3] = [
     "password=identity:body-json:/auth/identity/password/user/password",
     "application-credential-id=identity:body-json:/auth/identity/application_credential/id",
     "application-credential-secret=identity:body-json:/auth/identity/application_credential/secret",
 ];
-const LOGIN_PATHS: [&str; 2] = ["/v3/auth/tokens", "/auth/tokens"];
 
 /// Where the token comes from, and where it goes.
 const TOKEN: [&str; 5] = [
@@ -24,8 +23,7 @@ const TOKEN: [&str; 5] = [
 /// Flags of a host that uses the lab: which provider, that the cloud is on this machine and speaks no TLS, and what may be done with
 /// credentials.
 pub fn granted() -> impl Iterator<Item = String> {
-    let logins = LOGINS.iter().flat_map(|place| LOGIN_PATHS.map(|path| format!("{place}:{path}")));
-    let uses = logins.chain(TOKEN.map(str::to_owned)).map(|granted| format!("--credential-use={granted}"));
+    let uses = LOGINS.iter().chain(&TOKEN).map(|granted| format!("--credential-use={granted}"));
     ["--cloud-provider=openstack", "--allow-http", "--allow-loopback", "--allow-shared-address=services"]
         .map(str::to_owned)
         .into_iter()

@@ -331,6 +331,28 @@ fn a_provider_is_not_opened_with_credentials_of_another_configuration() {
     assert!(refusal.contains("cloud.conf differs from the configuration in use"), "{refusal}");
 }
 
+/// A request looks once. Whoever looks meanwhile changes the number by which it knows that it has to be made anew.
+#[test]
+fn values_that_are_held_are_of_one_edition_until_somebody_looks() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "cloud.conf", CONFIG);
+    write_pair(folder.path(), 1);
+    let credentials = credentials(folder.path());
+    let held = || {
+        ["id", "secret"].map(|name| {
+            let (value, generation) = credentials.value_held(name).unwrap();
+            assert!(generation.is_none(), "nobody captured it");
+            String::from_utf8(value.expose().to_vec()).unwrap()
+        })
+    };
+    let edition = credentials.edition();
+    write_pair(folder.path(), 2);
+    assert_eq!((held(), credentials.edition_held()), (numbered(1), edition));
+    credentials.look();
+    assert_eq!(held(), numbered(2));
+    assert_ne!(credentials.edition_held(), edition);
+}
+
 /// As the kubelet replaces a mounted Secret: a new folder each time, and a link that is switched.
 #[test]
 fn what_is_done_within_one_edition_never_has_values_of_two() {
