@@ -135,7 +135,7 @@ impl CallState {
     }
 
     fn cpu(&self) -> Duration {
-        TICK.saturating_mul(self.ticks).saturating_add(self.host_time)
+        TICK.saturating_mul(self.ticks).saturating_add(self.host_time).saturating_add(self.turn.brief())
     }
 }
 
@@ -294,7 +294,7 @@ pub(crate) async fn call<R: Send + Leaving, T>(
     let mut store = fresh_store(settings, pre, subject, memory, start);
     let turn = store.data().turn.clone();
     let running = async {
-        turn.take().await;
+        turn.begin().await;
         let instance = pre.instantiate_async(&mut store).await?;
         work(&mut store, &instance).await
     };
@@ -404,6 +404,9 @@ fn scope(settings: &CallSettings, subject: &Subject, memory: CallMemory, start: 
 /// Called when the guest computes while a tick passes.
 fn on_tick(mut store: StoreContextMut<'_, CallState>) -> UpdateDeadline {
     let state = store.data_mut();
+    if state.turn.ticked_before() {
+        return UpdateDeadline::Continue(1);
+    }
     state.ticks = state.ticks.saturating_add(1);
     if state.cpu() > state.limits.call_cpu {
         state.out_of_cpu = true;

@@ -4,10 +4,17 @@
 //! has that one, with at most a tick to wait for it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
+use tokio::time::Instant;
+
+use crate::epoch::TICK;
+
+/// Who has had its place for less has not computed for a tick, whatever the clock says.
+const BRIEF: Duration = TICK.checked_div(2).expect("two is not zero");
 
 /// What the calls of a provider share.
 #[derive(Clone)]
@@ -42,21 +49,46 @@ pub(crate) struct Turn {
 struct Held {
     place: Option<OwnedSemaphorePermit>,
     long: Option<OwnedSemaphorePermit>,
+    /// When the place was taken, as long as no tick was counted since.
+    since: Option<Instant>,
+    /// The next tick may be one that passed before the place was taken.
+    is_fresh: bool,
+    /// What was computed before a wait without a tick that was counted.
+    brief: Duration,
+}
+
+impl Held {
+    fn take(&mut self, place: OwnedSemaphorePermit) {
+        self.place = Some(place);
+        self.since = Some(Instant::now());
+    }
+
+    fn give_way(&mut self) {
+        let computed = self.since.take().map(|since| since.elapsed()).unwrap_or_default();
+        self.brief = self.brief.saturating_add(computed);
+        self.place = None;
+        self.long = None;
+    }
 }
 
 impl Turn {
+    /// Waits until the call may compute, for the first time.
+    pub(crate) async fn begin(&self) {
+        self.waiting(async {}).await;
+    }
+
     /// Waits until the call may compute.
-    pub(crate) async fn take(&self) {
+    async fn take(&self) {
         if self.held.lock().place.is_some() {
             return;
         }
         if let Ok(place) = Arc::clone(&self.turns.places).try_acquire_owned() {
-            self.held.lock().place = Some(place);
+            self.held.lock().take(place);
             return;
         }
         // An error means that the semaphore is closed, which nobody does.
         if let Ok(place) = Arc::clone(&self.turns.places).acquire_owned().await {
-            self.held.lock().place = Some(place);
+            self.held.lock().take(place);
             // As in `pass_on`: in a crowd of short calls, each wakes the next one, and the runtime would not look at its sockets before it
             // has polled 61 of them.
             yield_now().await;
@@ -68,11 +100,29 @@ impl Turn {
         self.give_way();
         let outcome = work.await;
         self.take().await;
+        self.held.lock().is_fresh = true;
         outcome
     }
 
     fn give_way(&self) {
-        *self.held.lock() = Held::default();
+        self.held.lock().give_way();
+    }
+
+    /// What the call has computed between waits that were so short that no tick was counted.
+    pub(crate) fn brief(&self) -> Duration {
+        self.held.lock().brief
+    }
+
+    /// At a tick: whether it passed while the call waited, and not while it computed. wasmtime's clock goes on meanwhile, so a guest that has just
+    /// come back finds its deadline behind it.
+    pub(crate) fn ticked_before(&self) -> bool {
+        let mut held = self.held.lock();
+        let is_before = held.is_fresh && held.since.is_some_and(|since| since.elapsed() < BRIEF);
+        held.is_fresh = false;
+        if !is_before {
+            held.since = None;
+        }
+        is_before
     }
 
     /// After a tick: lets others compute, and waits until this call may go on.
@@ -176,6 +226,37 @@ mod tests {
             let meanwhile = taken.load(Ordering::Relaxed) - before;
             assert!(meanwhile <= 8, "{meanwhile} turns were taken before anybody looked at the socket");
         }
+    }
+
+    /// Each answer of a cloud that took longer than a tick counted as a tick of computing, and the call had to wait for those that compute.
+    #[tokio::test(start_paused = true)]
+    async fn a_tick_that_passed_while_a_call_waited_is_none_of_its_own() {
+        let call = Turns::new(1).call();
+        for _ in 0..3 {
+            call.waiting(tokio::time::sleep(TICK * 5)).await;
+            assert!(call.ticked_before());
+            tokio::time::advance(TICK).await;
+            assert!(!call.ticked_before(), "one that it computed through");
+        }
+        assert_eq!(call.brief(), Duration::ZERO);
+        tokio::time::advance(TICK).await;
+        call.waiting(async {}).await;
+        assert_eq!(call.brief(), Duration::ZERO, "it was counted as ticks");
+        tokio::time::advance(BRIEF).await;
+        assert!(!call.ticked_before(), "it may have passed meanwhile");
+    }
+
+    /// A guest that waits before each tick is over would compute for nothing.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_computed_between_waits_is_counted_without_ticks() {
+        let call = Turns::new(1).call();
+        call.take().await;
+        for _ in 0..10 {
+            tokio::time::advance(TICK - Duration::from_millis(1)).await;
+            call.waiting(tokio::time::sleep(TICK * 5)).await;
+            call.ticked_before();
+        }
+        assert_eq!(call.brief(), Duration::from_millis(90));
     }
 
     #[tokio::test]
