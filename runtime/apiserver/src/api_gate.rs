@@ -72,17 +72,6 @@ impl ApiGate {
         self.client.clone()
     }
 
-    /// Takes a place as a write does, and sends none.
-    #[cfg(test)]
-    pub(crate) async fn occupy(&self, purpose: Purpose) -> impl Sized {
-        self.width.place(purpose).await
-    }
-
-    /// Whether writes of anything but Events wait for the API server to have room.
-    pub(crate) fn has_waiting_work(&self) -> bool {
-        self.width.has_waiting_work()
-    }
-
     /// Sends one write, as soon as the API server has room for it.
     ///
     /// # Cancel safety
@@ -99,7 +88,7 @@ impl ApiGate {
     ) -> Result<T, ApiError> {
         // Looked at before and after: what may not be written does not wait, and what has waited may no longer be written.
         let place = match self.leadership.may_write() {
-            true => Some(self.width.place(purpose).await).filter(|_| self.leadership.may_write()),
+            true => Some(self.width.place().await).filter(|_| self.leadership.may_write()),
             false => None,
         };
         if place.is_none() {

@@ -59,9 +59,6 @@ const MAX_ATTEMPTS: usize = 12;
 /// the rules yet.
 const MAX_DENIED_ATTEMPTS: usize = 7;
 
-/// Events that are being written at the same time while other writes wait.
-const BESIDE_WORK: usize = 2;
-
 const CREATE: Purpose = Purpose { verb: "create", resource: "events" };
 const PATCH: Purpose = Purpose { verb: "patch", resource: "events" };
 
@@ -74,8 +71,8 @@ pub struct EventSettings {
     /// How long who reports waits when the queue is full. Default 2 s: a queue that moves has room for all who work at the
     /// same time by then. After that the Event is counted as dropped, and so is each further one at once until there is room.
     pub room_timeout: Duration,
-    /// Most Events that are being written at the same time, each about another object. Default 16. While other writes wait for
-    /// the API server it is 2, until the queue is half full: a Node becomes usable before it is told.
+    /// Most Events that are being written at the same time, each about another object. Default 16: beside the 128 writes that
+    /// wait at the same gate they are few, and when those are done they are as fast as the API server lets them.
     pub concurrency: usize,
     /// How long waiting Events may still be written after the stop signal. Default 5 s. The rest is counted as dropped.
     pub drain_timeout: Duration,
@@ -229,9 +226,7 @@ impl EventWriter {
         let mut end: Option<Instant> = None;
         let mut open = true;
         while open || !writing.is_empty() {
-            let yields = publisher.gate.has_waiting_work() && requests.len() < most_in_lines / 2;
-            let most = if yields { settings.concurrency.min(BESIDE_WORK) } else { settings.concurrency };
-            let has_room = writing.len() < most.max(1) && lines.len() < most_in_lines;
+            let has_room = writing.len() < settings.concurrency.max(1) && lines.len() < most_in_lines;
             tokio::select! {
                 () = shutdown.cancelled(), if end.is_none() => {
                     end = Some(Instant::now() + settings.drain_timeout);

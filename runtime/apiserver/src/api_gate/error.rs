@@ -150,10 +150,3 @@ pub struct Purpose {
     /// Its plural.
     pub resource: &'static str,
 }
-
-impl Purpose {
-    /// Whether it tells of work, and is none itself: an Event.
-    pub(super) fn is_news(self) -> bool {
-        self.resource == "events"
-    }
-}

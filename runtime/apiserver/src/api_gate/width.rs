@@ -21,7 +21,6 @@
 mod tests;
 
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -50,25 +49,7 @@ const DRIFT: f64 = 1.0005;
 pub(super) struct Width {
     permits: Semaphore,
     most: usize,
-    /// How many writes of anything but Events wait for a place.
-    waiting: AtomicUsize,
     state: Mutex<State>,
-}
-
-/// Counts one that waits, as long as it does.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl<'a> Waiting<'a> {
-    fn of(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(count)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 struct State {
@@ -156,7 +137,7 @@ impl Width {
             was_overloaded: false,
             gauge,
         };
-        Self { permits: Semaphore::new(width), most, waiting: AtomicUsize::new(0), state: Mutex::new(state) }
+        Self { permits: Semaphore::new(width), most, state: Mutex::new(state) }
     }
 
     /// Waits for a place.
@@ -164,23 +145,17 @@ impl Width {
     /// # Cancel safety
     ///
     /// Whoever gives up loses the place in the queue, and nothing else.
-    pub(super) async fn place(&self, purpose: Purpose) -> WritePermit<'_> {
+    pub(super) async fn place(&self) -> WritePermit<'_> {
         let permit = match self.permits.try_acquire() {
             Ok(permit) => Some(permit),
             Err(_) => {
                 self.state.lock().was_full = true;
-                let _waiting = (!purpose.is_news()).then(|| Waiting::of(&self.waiting));
                 // An error means that the semaphore is closed, which nobody does.
                 self.permits.acquire().await.ok()
             }
         };
         self.state.lock().under_way += 1;
         WritePermit { width: self, permit }
-    }
-
-    /// Whether work waits for a place: writes of anything but Events.
-    pub(super) fn has_waiting_work(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
     }
 
     /// An answer came, or did not. Its place is still taken.

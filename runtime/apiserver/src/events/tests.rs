@@ -1,5 +1,3 @@
-use futures::FutureExt as _;
-use futures::future::join_all;
 use k8s_openapi::api::core::v1::Node;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
@@ -14,7 +12,6 @@ const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 
 struct Bench {
     api: FakeApi,
-    gate: ApiGate,
     metrics: EventMetrics,
     recorder: EventRecorder,
     writer: EventWriter,
@@ -25,8 +22,8 @@ fn bench(settings: EventSettings) -> Bench {
     let gate =
         ApiGate::new(api.client.clone(), ApiMetrics::register(&mut Registry::default()), ApiGateSettings::default());
     let metrics = EventMetrics::default();
-    let (recorder, writer) = EventRecorder::new(gate.clone(), metrics.clone(), settings);
-    Bench { api, gate, metrics, recorder, writer }
+    let (recorder, writer) = EventRecorder::new(gate, metrics.clone(), settings);
+    Bench { api, metrics, recorder, writer }
 }
 
 fn request(name: &str, message: &str) -> EventRequest {
@@ -94,7 +91,7 @@ async fn the_same_event_again_raises_the_count_and_another_text_is_another_event
 
 #[tokio::test(start_paused = true)]
 async fn an_event_that_has_expired_is_created_anew() {
-    let Bench { api, recorder, writer, metrics, .. } = bench(EventSettings { concurrency: 1, ..Default::default() });
+    let Bench { api, recorder, writer, metrics } = bench(EventSettings { concurrency: 1, ..Default::default() });
     beside(writer, async {
         recorder.record(request("node0", "a")).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -109,7 +106,7 @@ async fn an_event_that_has_expired_is_created_anew() {
 
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_is_away_for_a_while_loses_no_event() {
-    let Bench { api, recorder, writer, metrics, .. } = bench(EventSettings::default());
+    let Bench { api, recorder, writer, metrics } = bench(EventSettings::default());
     api.refuse(EVENTS, 503, 11);
     beside(writer, async {
         recorder.record(request("node0", "a")).await;
@@ -122,7 +119,7 @@ async fn an_api_server_that_is_away_for_a_while_loses_no_event() {
 #[tokio::test(start_paused = true)]
 async fn an_event_is_given_up_when_it_is_refused_or_after_twelve_attempts() {
     for (status, attempts) in [(422, 1), (404, 1), (500, 12)] {
-        let Bench { api, recorder, writer, metrics, .. } = bench(EventSettings::default());
+        let Bench { api, recorder, writer, metrics } = bench(EventSettings::default());
         api.refuse(EVENTS, status, 100);
         beside(writer, async {
             recorder.record(request("node0", "a")).await;
@@ -153,7 +150,7 @@ async fn names_of_events_are_never_the_same_and_a_name_that_is_taken_is_not_trie
 /// An API server that has just started refuses everything until it has read the rules: Events were given up.
 #[tokio::test(start_paused = true)]
 async fn a_permission_that_is_lacking_for_a_moment_loses_no_event_and_one_that_stays_away_holds_nobody_up() {
-    let Bench { api, recorder, writer, metrics, .. } = bench(EventSettings { concurrency: 1, ..Default::default() });
+    let Bench { api, recorder, writer, metrics } = bench(EventSettings { concurrency: 1, ..Default::default() });
     api.refuse(EVENTS, 403, 3);
     beside(writer, async {
         recorder.record(request("node0", "a")).await;
@@ -179,7 +176,7 @@ async fn a_permission_that_is_lacking_for_a_moment_loses_no_event_and_one_that_s
 /// Each attempt once had a name of its own: an answer that was lost became a second Event.
 #[tokio::test(start_paused = true)]
 async fn an_event_whose_answer_was_lost_is_not_written_twice() {
-    let Bench { api, recorder, writer, metrics, .. } = bench(EventSettings::default());
+    let Bench { api, recorder, writer, metrics } = bench(EventSettings::default());
     api.lose_answer(EVENTS);
     beside(writer, async {
         recorder.record(request("node0", "a")).await;
@@ -196,7 +193,7 @@ async fn an_event_whose_answer_was_lost_is_not_written_twice() {
 async fn no_more_events_are_written_at_a_time_than_set_and_senders_wait_when_the_queue_is_full() {
     let settings =
         EventSettings { queue: NonZeroUsize::MIN.saturating_add(1), concurrency: 3, ..EventSettings::default() };
-    let Bench { api, recorder, writer, metrics, .. } = bench(settings);
+    let Bench { api, recorder, writer, metrics } = bench(settings);
     api.silence(EVENTS);
     let mut sent = 0;
     beside(writer, async {
@@ -216,7 +213,7 @@ async fn no_more_events_are_written_at_a_time_than_set_and_senders_wait_when_the
 /// A sync waited here with its locks for as long as Events could not be written: no load balancer was made meanwhile.
 #[tokio::test(start_paused = true)]
 async fn who_reports_waits_for_room_once_and_then_not_at_all_until_there_is_room_again() {
-    let Bench { api, recorder, writer, metrics, .. } =
+    let Bench { api, recorder, writer, metrics } =
         bench(EventSettings { queue: NonZeroUsize::MIN, concurrency: 1, ..EventSettings::default() });
     // Three to six seconds.
     api.refuse(EVENTS, 503, 5);
@@ -247,7 +244,7 @@ async fn who_reports_waits_for_room_once_and_then_not_at_all_until_there_is_room
 
 #[tokio::test(start_paused = true)]
 async fn waiting_events_are_written_after_the_stop_signal() {
-    let Bench { api, recorder, writer, metrics, .. } = bench(EventSettings::default());
+    let Bench { api, recorder, writer, metrics } = bench(EventSettings::default());
     for i in 0..50 {
         recorder.record(request("node0", &i.to_string())).await;
     }
@@ -261,7 +258,7 @@ async fn waiting_events_are_written_after_the_stop_signal() {
 
 #[tokio::test(start_paused = true)]
 async fn the_end_waits_five_seconds_for_an_api_server_that_does_not_answer_and_counts_what_is_lost() {
-    let Bench { api, recorder, writer, metrics, .. } = bench(EventSettings::default());
+    let Bench { api, recorder, writer, metrics } = bench(EventSettings::default());
     api.silence(EVENTS);
     for i in 0..3 {
         recorder.record(request("node0", &i.to_string())).await;
@@ -284,7 +281,7 @@ async fn events_of_a_provider_are_shown_at_its_node_or_at_the_hosts_pod_and_drop
         provider_subject: Some(pod),
         ..EventSettings::default()
     };
-    let Bench { api, recorder, writer, metrics, .. } = bench(settings);
+    let Bench { api, recorder, writer, metrics } = bench(settings);
     let node = Subject::Node { name: "node0".into(), uid: "u".into() };
     recorder.emit(node, Severity::Normal, String::new(), "hello".into());
     recorder.emit(Subject::Provider, Severity::Warning, "R".repeat(200), "ä".repeat(1_000));
@@ -302,7 +299,7 @@ async fn events_of_a_provider_are_shown_at_its_node_or_at_the_hosts_pod_and_drop
 
 #[tokio::test(start_paused = true)]
 async fn events_of_a_provider_about_itself_go_to_the_log_when_the_host_has_no_pod() {
-    let Bench { api, recorder, writer, metrics, .. } = bench(EventSettings::default());
+    let Bench { api, recorder, writer, metrics } = bench(EventSettings::default());
     recorder.emit(Subject::Provider, Severity::Normal, "R".into(), "m".into());
     beside(writer, async {}).await;
     assert_eq!((api.calls().len(), metrics.dropped.get()), (0, 0));
@@ -324,8 +321,7 @@ fn refusals() -> [Value; 2] {
 #[tokio::test(start_paused = true)]
 async fn a_namespace_that_takes_no_events_holds_up_nobody() {
     for refusal in refusals() {
-        let Bench { api, recorder, writer, metrics, .. } =
-            bench(EventSettings { concurrency: 1, ..Default::default() });
+        let Bench { api, recorder, writer, metrics } = bench(EventSettings { concurrency: 1, ..Default::default() });
         beside(writer, async {
             for i in 0..10 {
                 api.fail(EVENTS, refusal.clone());
@@ -344,7 +340,7 @@ async fn a_namespace_that_takes_no_events_holds_up_nobody() {
 /// An answer of this kind to a creation was taken for the proof that the attempt before it had worked.
 #[tokio::test(start_paused = true)]
 async fn a_conflict_that_is_not_about_the_name_is_tried_again() {
-    let Bench { api, recorder, writer, metrics, .. } = bench(EventSettings::default());
+    let Bench { api, recorder, writer, metrics } = bench(EventSettings::default());
     let quota = json!({ "kind": "Status", "status": "Failure", "code": 409, "reason": "Conflict", "message": "Operation cannot be fulfilled on resourcequotas" });
     api.refuse(EVENTS, 503, 1);
     beside(writer, async {
@@ -372,38 +368,9 @@ async fn events_about_different_objects_are_written_side_by_side() {
     .await;
 }
 
-/// 5,000 Nodes waited for their turn behind the news of those that were done.
-#[tokio::test(start_paused = true)]
-async fn events_give_way_to_work_that_waits_until_their_queue_is_half_full() {
-    const WORK: Purpose = Purpose { verb: "patch", resource: "nodes" };
-    for (waiting, written) in [(40, 2), (80, 16)] {
-        let settings = EventSettings { queue: NonZeroUsize::MIN.saturating_add(99), ..EventSettings::default() };
-        let Bench { api, gate, recorder, writer, .. } = bench(settings);
-        // As many as there are places at first, and one that waits.
-        let taken = join_all((0..16).map(|_| gate.occupy(WORK))).await;
-        let mut first = Box::pin(gate.occupy(WORK));
-        assert!((&mut first).now_or_never().is_none());
-        beside(writer, async {
-            for node in 0..waiting {
-                recorder.record(request(&format!("node{node}"), "why")).await;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-            let mut more: FuturesUnordered<_> = (0..100).map(|_| gate.occupy(WORK)).collect();
-            assert!(more.next().now_or_never().is_none(), "they wait behind the Events that wait already");
-            drop(taken);
-            let mut places = vec![first.await];
-            while let Ok(Some(place)) = tokio::time::timeout(Duration::from_secs(1), more.next()).await {
-                places.push(place);
-            }
-            assert_eq!(api.count("POST"), written, "of {waiting}");
-        })
-        .await;
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn events_about_one_object_are_written_in_order_and_hold_up_no_other() {
-    let Bench { api, recorder, writer, metrics, .. } = bench(EventSettings::default());
+    let Bench { api, recorder, writer, metrics } = bench(EventSettings::default());
     beside(writer, async {
         // The first one is tried again after 100 to 200 ms.
         api.refuse(EVENTS, 503, 1);
@@ -429,7 +396,7 @@ async fn events_about_one_object_are_written_in_order_and_hold_up_no_other() {
 #[tokio::test(start_paused = true)]
 async fn no_more_events_wait_for_one_about_the_same_object_than_in_the_queue() {
     let queue = NonZeroUsize::MIN.saturating_add(3);
-    let Bench { api, recorder, writer, metrics, .. } = bench(EventSettings { queue, ..EventSettings::default() });
+    let Bench { api, recorder, writer, metrics } = bench(EventSettings { queue, ..EventSettings::default() });
     api.silence(EVENTS);
     beside(writer, async {
         for i in 0..20 {

@@ -44,7 +44,7 @@ impl Server {
 async fn crowd(width: &Arc<Width>, server: &Arc<Server>, many: usize, each: usize) {
     let one = || async {
         for _ in 0..each {
-            let place = width.place(PATCH).await;
+            let place = width.place().await;
             let took = server.write().await;
             width.answered(PATCH, took, None);
             drop(place);
@@ -92,7 +92,7 @@ async fn who_does_not_need_more_places_gets_none() {
 #[tokio::test(start_paused = true)]
 async fn too_many_requests_halve_the_width_and_places_that_are_taken_go_when_they_are_free() {
     let width = width(MOST);
-    let places = join_all((0..16).map(|_| width.place(PATCH))).await;
+    let places = join_all((0..16).map(|_| width.place())).await;
     let busy = ApiError::Unavailable { code: 429, message: String::new(), retry_after: None };
     for _ in 0..16 {
         width.answered(PATCH, Duration::from_millis(1), Some(&busy));
@@ -121,7 +121,7 @@ async fn one_kind_of_write_may_take_longer_than_another() {
 async fn the_limit_counts_even_when_it_is_below_the_least() {
     let width = width(NonZeroUsize::MIN);
     for _ in 0..100 {
-        let place = width.place(PATCH).await;
+        let place = width.place().await;
         width.answered(PATCH, Duration::from_millis(1), Some(&ApiError::TimedOut(Duration::from_secs(10))));
         drop(place);
         tokio::time::advance(Duration::from_millis(10)).await;
@@ -143,7 +143,7 @@ async fn width_with(many: usize, share: usize, error: fn() -> Option<ApiError>) 
     let mut places = VecDeque::new();
     for index in 0..5_000 {
         while places.len() < many.min(now(&width)) {
-            places.push_back(width.place(PATCH).await);
+            places.push_back(width.place().await);
         }
         width.state.lock().was_full = many > now(&width);
         let error = error().filter(|_| index % share == 0);
