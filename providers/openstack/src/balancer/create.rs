@@ -6,8 +6,8 @@ use ccm_sdk::types::{Backend, Failure, Ingress, IpFamily};
 use ccm_sdk::{Done, cache};
 use serde_json::{Value, json};
 
-use super::seen;
 use super::work::Work;
+use super::{groups, seen};
 use crate::annotations as names;
 use crate::api::octavia;
 use crate::api::ports;
@@ -72,6 +72,7 @@ impl Work<'_> {
         done.changed(format!("made load balancer {}", balancer.id));
         done.annotate(names::ID, balancer.id.as_str());
         cache::put(&new(&balancer.id), b"", UNHEARD);
+        groups::begins(self.service);
         if !balancer.vip_address.is_empty() && self.service.annotation(names::ADDRESS).is_none() {
             // It also says that the ID was not written by a person. The address of before leads to its floating IP.
             done.annotate(names::ADDRESS, balancer.vip_address.as_str());

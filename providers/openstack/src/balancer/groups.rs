@@ -111,6 +111,13 @@ pub(super) fn close(work: &Work<'_>, opened: Option<Opened>, done: &mut Done) ->
     doubles.iter().try_for_each(|double| remove(double, done))
 }
 
+/// A Service that was never published has none that could be left. Its creation asks for nothing more.
+pub(super) fn begins(service: &Service) {
+    if service.ingress.is_empty() {
+        cache::put(&none(service), b"", NONE);
+    }
+}
+
 /// None is left of a Service whose groups are not managed any more.
 fn leave(service: &Service, done: &mut Done) -> Result<(), Failure> {
     if cache::get(&none(service)).is_none() {

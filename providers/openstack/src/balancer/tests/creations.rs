@@ -62,13 +62,12 @@ fn os_152_once_it_is_there_it_is_compared_once_and_has_a_floating_ip() {
         .always(POOLS, many("pools", &[pool()]))
         .always(TREE, tree(&[listener()], &[member(1), member(2)]))
         .always(FLOATING, many("floatingips", &[]))
-        .always("network GET /security-groups", many("security_groups", &[]))
         .on("network POST /floatingips", Reply::json(201, json!({ "floatingip": floating() }).to_string()));
     assert_eq!(reaction(&run(&service)), Reaction::Pending);
     assert_eq!(cloud.lines().len(), 4, "a call that waits costs one request");
     let done = run(&service);
     assert_eq!(ips(&done), ["203.0.113.7"], "{:?}", done.outcome);
-    assert_eq!(cloud.lines().len(), 4 + 7, "with a look for a security group that is not managed any more");
+    assert_eq!(cloud.lines().len(), 4 + 6, "nothing is looked for that it cannot have");
     assert_eq!(written(&cloud), [POST, "network POST /floatingips"]);
     let (_, body) = &writes(&cloud)[1];
     assert_eq!(body["floatingip"]["port_id"], "port-1");
