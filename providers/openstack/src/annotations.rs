@@ -31,7 +31,7 @@ ccm_sdk::annotations! {
     pub(crate) PORT = "port-id": Text;
     /// Most connections of each listener; -1 is no limit.
     pub(crate) CONNECTION_LIMIT = "connection-limit": Integer = "-1";
-    /// How members are chosen: `ROUND_ROBIN`, `LEAST_CONNECTIONS`, `SOURCE_IP`; `SOURCE_IP_PORT` with the provider ovn.
+    /// How members are chosen: `ROUND_ROBIN`, `LEAST_CONNECTIONS`, `SOURCE_IP`; `SOURCE_IP_PORT` with Octavia's driver `ovn`.
     pub(crate) METHOD = "lb-method": Text;
     /// Whether members get the PROXY protocol, and in which version.
     pub(crate) PROXY_PROTOCOL = "proxy-protocol": Text = "false" in &["true", "false", "v1", "v2"];

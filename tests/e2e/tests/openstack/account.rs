@@ -137,6 +137,5 @@ async fn load_balancers_begin_when_octavia_appears_in_the_catalogue() {
     await_served(rig.client(), "web").await;
     delete(rig.client(), "web").await;
     await_absent(&services(rig.client()), "web", LIMIT).await.unwrap();
-    until(LIMIT, async || Ok(rig.tenant.inventory().await? == before)).await.unwrap();
-    rig.end(host).await;
+    rig.end_as(&before, host).await;
 }

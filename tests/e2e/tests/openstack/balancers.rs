@@ -51,11 +51,7 @@ async fn members(tenant: &Tenant) -> Vec<(i64, Vec<String>)> {
 }
 
 async fn create_and_delete(count: u16) {
-    let rig = Rig::new().await;
-    let [one, two] = rig.members(["n1", "n2"]).await;
-    let before = rig.tenant.inventory().await.unwrap();
-    let host = rig.host(&[]);
-    host.ready().await;
+    let (rig, [one, two], before, host) = Rig::ready(["n1", "n2"], &[]).await;
     let mark = rig.proxy.mark();
     let service = serve_whole(rig.client(), "web", ports(count)).await;
     let all = rig.proxy.since(mark);
@@ -76,8 +72,7 @@ async fn create_and_delete(count: u16) {
 
     delete(rig.client(), "web").await;
     await_absent(&services(rig.client()), "web", LIMIT).await.unwrap();
-    until(LIMIT, async || Ok(rig.tenant.inventory().await? == before)).await.unwrap();
-    rig.end(host).await;
+    rig.end_as(&before, host).await;
 }
 
 #[tokio::test]

@@ -29,11 +29,7 @@ async fn fails(rig: &Rig, id: &str) {
 #[tokio::test]
 #[ignore = "needs the lab of `./just test-openstack`"]
 async fn a_load_balancer_that_goes_into_error_while_it_is_deleted_is_deleted_again() {
-    let rig = Rig::new().await;
-    rig.members(["n1"]).await;
-    let before = rig.tenant.inventory().await.unwrap();
-    let host = rig.host(&[]);
-    host.ready().await;
+    let (rig, _, before, host) = Rig::ready(["n1"], &[]).await;
     serve_whole(rig.client(), "web", json!({})).await;
     let balancer = the_balancer(&rig).await;
 
@@ -46,18 +42,13 @@ async fn a_load_balancer_that_goes_into_error_while_it_is_deleted_is_deleted_aga
     until(LIMIT, async || Ok(accepted.struck() > so_far)).await.unwrap();
     rig.proxy.heal();
     await_absent(&services(rig.client()), "web", LIMIT).await.unwrap();
-    until(LIMIT, async || Ok(rig.tenant.inventory().await? == before)).await.unwrap();
-    rig.end(host).await;
+    rig.end_as(&before, host).await;
 }
 
 #[tokio::test]
 #[ignore = "needs the lab of `./just test-openstack`"]
 async fn a_load_balancer_in_error_is_reported_and_made_anew_with_consent_alone_and_keeps_its_floating_ip() {
-    let rig = Rig::new().await;
-    rig.members(["n1"]).await;
-    let before = rig.tenant.inventory().await.unwrap();
-    let host = rig.host(&[]);
-    host.ready().await;
+    let (rig, _, before, host) = Rig::ready(["n1"], &[]).await;
     let addresses = ips(&serve_whole(rig.client(), "web", json!({})).await);
     let old = the_balancer(&rig).await;
 
@@ -79,6 +70,5 @@ async fn a_load_balancer_in_error_is_reported_and_made_anew_with_consent_alone_a
     assert_eq!(ips(&service), addresses);
     delete(rig.client(), "web").await;
     await_absent(&services(rig.client()), "web", LIMIT).await.unwrap();
-    until(LIMIT, async || Ok(rig.tenant.inventory().await? == before)).await.unwrap();
-    rig.end(host).await;
+    rig.end_as(&before, host).await;
 }

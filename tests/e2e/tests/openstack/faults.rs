@@ -1,14 +1,12 @@
 //! Requests that fail on their way: the same end, no second load balancer, and nothing left behind.
 
-use std::collections::BTreeMap;
-
 use ccm_cluster::await_absent;
 use ccm_e2e::openstack_lab::{Act, Fault, Of, Planned, until};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::rig::Rig;
+use crate::rig::{Inventory, Rig};
 use crate::service_look::{await_served, delete, serve, services};
-use crate::stage::{Actor, LIMIT};
+use crate::stage::LIMIT;
 
 /// So that nobody waits for a cloud that is well again.
 const IMPATIENT: [&str; 5] = [
@@ -19,17 +17,8 @@ const IMPATIENT: [&str; 5] = [
     "--limit=breaker-pause=200ms",
 ];
 
-async fn begin() -> (Rig, BTreeMap<String, Value>, Actor) {
-    let rig = Rig::new().await;
-    rig.members(["n1", "n2"]).await;
-    let before = rig.tenant.inventory().await.unwrap();
-    let host = rig.host(&IMPATIENT);
-    host.ready().await;
-    (rig, before, host)
-}
-
 /// A Service is made and deleted while a fault waits for its requests; returns how many it struck.
-async fn life(rig: &Rig, before: &BTreeMap<String, Value>, name: &str, fault: Fault) -> usize {
+async fn life(rig: &Rig, before: &Inventory, name: &str, fault: Fault) -> usize {
     let planned: Planned = rig.proxy.plan(fault);
     serve(rig.client(), name, json!({})).await;
     await_served(rig.client(), name).await;
@@ -46,7 +35,7 @@ async fn life(rig: &Rig, before: &BTreeMap<String, Value>, name: &str, fault: Fa
 #[tokio::test]
 #[ignore = "needs the lab of `./just test-openstack`"]
 async fn each_write_of_a_services_life_may_be_done_without_anybody_hearing_of_it() {
-    let (rig, before, host) = begin().await;
+    let (rig, _, before, host) = Rig::ready(["n1", "n2"], &IMPATIENT).await;
     let mut writes = 0;
     for first in 1.. {
         let fault = Fault::next(Of::Writes, Act::Hangup).after().at(first);
@@ -62,7 +51,7 @@ async fn each_write_of_a_services_life_may_be_done_without_anybody_hearing_of_it
 #[tokio::test]
 #[ignore = "needs the lab of `./just test-openstack`"]
 async fn each_kind_of_request_may_be_refused_once_or_answered_in_part() {
-    let (rig, before, host) = begin().await;
+    let (rig, _, before, host) = Rig::ready(["n1", "n2"], &IMPATIENT).await;
     for (name, act) in [("refused", Act::Answer(503)), ("limited", Act::Answer(429)), ("cut", Act::Truncate)] {
         let fault = Fault::next(Of::All, act).each();
         let struck = life(&rig, &before, name, if act == Act::Truncate { fault.after() } else { fault }).await;

@@ -26,11 +26,7 @@ async fn protocols(rig: &Rig) -> Vec<(i64, String, String)> {
 #[tokio::test]
 #[ignore = "needs the lab of `./just test-openstack`"]
 async fn tcp_ports_have_the_proxy_protocol_and_udp_ports_beside_them_have_not() {
-    let rig = Rig::new().await;
-    rig.members(["n1"]).await;
-    let before = rig.tenant.inventory().await.unwrap();
-    let host = rig.host(&[]);
-    host.ready().await;
+    let (rig, _, before, host) = Rig::ready(["n1"], &[]).await;
     let mut differs = annotated([("loadbalancer.openstack.org/proxy-protocol", "v2")]);
     let ports = json!([{ "name": "tcp", "port": 80 }, { "name": "udp", "port": 5353, "protocol": "UDP" }]);
     merge(&mut differs, json!({ "spec": { "ports": ports } }));
@@ -40,8 +36,7 @@ async fn tcp_ports_have_the_proxy_protocol_and_udp_ports_beside_them_have_not() 
     assert_eq!(protocols(&rig).await, wanted);
     delete(rig.client(), "web").await;
     await_absent(&services(rig.client()), "web", LIMIT).await.unwrap();
-    until(LIMIT, async || Ok(rig.tenant.inventory().await? == before)).await.unwrap();
-    rig.end(host).await;
+    rig.end_as(&before, host).await;
 }
 
 /// The security groups of a server's ports.
@@ -85,6 +80,5 @@ async fn a_managed_security_group_opens_node_ports_follows_nodes_and_goes_with_i
 
     delete(rig.client(), "web").await;
     await_absent(&services(rig.client()), "web", LIMIT).await.unwrap();
-    until(LIMIT, async || Ok(rig.tenant.inventory().await? == before)).await.unwrap();
-    rig.end(host).await;
+    rig.end_as(&before, host).await;
 }

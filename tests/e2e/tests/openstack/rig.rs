@@ -1,16 +1,17 @@
 //! A cluster, a project, and a host between them.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ccm_cluster::NodeFixture;
 use ccm_e2e::host::component;
-use ccm_e2e::openstack_lab::{Lab, Proxy, Server, Tenant, granted};
+use ccm_e2e::openstack_lab::{Lab, Proxy, Server, Tenant, granted, until};
 use k8s_openapi::ByteString;
 use kube::api::{DynamicObject, ListParams};
 use kube::{Api, Client, discovery};
 use serde_json::{Value, json};
 
-use crate::stage::{Actor, Stage};
+use crate::stage::{Actor, LIMIT, Stage};
 
 /// So that nobody waits for delays that are meant for real clouds. Whatever is said of a secret is said here.
 const FLAGS: [&str; 4] = ["--service-min-backoff=200ms", "--service-max-backoff=1s", "--trace-http", "--v=4"];
@@ -25,6 +26,9 @@ pub(crate) const QUICK: [&str; 4] = [
 
 /// The Secret with the `cloud.conf`, as in the overlay.
 pub(crate) const CONFIG: &str = "cloud-config";
+
+/// All that a project has, by kind and ID.
+pub(crate) type Inventory = BTreeMap<String, Value>;
 
 /// What a test has.
 pub(crate) struct Rig {
@@ -79,6 +83,25 @@ impl Rig {
             initialised(name, server).register(self.client()).await.unwrap();
         }
         servers
+    }
+
+    /// A rig whose Nodes are done and whose host is ready, with what the project had before that.
+    pub(crate) async fn ready<const N: usize>(
+        names: [&str; N],
+        flags: &[&str],
+    ) -> (Self, [Server; N], Inventory, Actor) {
+        let rig = Self::new().await;
+        let servers = rig.members(names).await;
+        let before = rig.tenant.inventory().await.unwrap();
+        let host = rig.host(flags);
+        host.ready().await;
+        (rig, servers, before, host)
+    }
+
+    /// Waits until the project has what it had before, no more and no less, and [ends](Self::end).
+    pub(crate) async fn end_as(self, before: &Inventory, host: Actor) {
+        until(LIMIT, async || Ok(self.tenant.inventory().await? == *before)).await.unwrap();
+        self.end(host).await;
     }
 
     /// The host ends well, nobody has seen a secret, and the project goes.

@@ -53,6 +53,5 @@ async fn a_node_has_a_route_and_a_pair_and_both_go_with_it() {
     assert_eq!(pairs(&rig, &two.id).await.len(), 1);
     nodes(rig.client()).delete("n2", &DeleteParams::default()).await.unwrap();
     until(LIMIT, async || Ok(routes(&rig).await.is_empty())).await.unwrap();
-    until(LIMIT, async || Ok(rig.tenant.inventory().await? == before)).await.unwrap();
-    rig.end(host).await;
+    rig.end_as(&before, host).await;
 }
