@@ -1,7 +1,7 @@
 //! Who logs in, with what, how often, and what the catalogue offers.
 
 use ccm_cluster::{NodeFixture, await_absent};
-use ccm_e2e::openstack_lab::{Of, until};
+use ccm_e2e::openstack_lab::Of;
 use serde_json::json;
 
 use crate::look::{await_event, await_untainted, told};

@@ -7,6 +7,7 @@
 //! | `nodes` | Nodes and their servers: initialised, switched off, gone |
 //! | `balancers` | Services and their load balancers: made, changed, followed, deleted |
 //! | `errors` | load balancers in ERROR: reported, made anew, deleted again |
+//! | `owners` | whose a load balancer is: of another cluster, of another project, of several Services |
 //! | `options` | other protocols, security groups |
 //! | `routes` | routes through the router, and pairs on ports |
 //! | `manifest` | the overlay, with the Secret of the Go manager |
@@ -34,6 +35,7 @@ mod options;
 #[expect(dead_code, reason = "other system tests need more of it")]
 #[path = "../system/manifests/overlay.rs"]
 mod overlay;
+mod owners;
 mod rig;
 mod routes;
 #[expect(dead_code, unused_imports, reason = "other system tests need more of it")]

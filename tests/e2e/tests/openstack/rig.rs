@@ -66,9 +66,14 @@ impl Rig {
 
     /// A host with what [`configure`](Self::configure) has written.
     pub(crate) fn start(&self, config: &Path, flags: &[&str]) -> Actor {
+        self.start_on(&self.stage, config, flags)
+    }
+
+    /// The same in another cluster.
+    pub(crate) fn start_on(&self, stage: &Stage, config: &Path, flags: &[&str]) -> Actor {
         let provider = component("providers/openstack.wasm").unwrap();
         let own = [format!("--provider={}", provider.display()), format!("--cloud-config={}", config.display())];
-        self.stage.start(granted().chain(own).chain(FLAGS.iter().chain(flags).map(|flag| (*flag).to_owned())))
+        stage.start(granted().chain(own).chain(FLAGS.iter().chain(flags).map(|flag| (*flag).to_owned())))
     }
 
     /// A host that logs in with the application credential.

@@ -4,6 +4,7 @@ use ccm_e2e::openstack_lab::until;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
+use crate::faults::{IMPATIENT, once_each};
 use crate::look::{nodes, patch};
 use crate::rig::Rig;
 use crate::stage::LIMIT;
@@ -54,4 +55,27 @@ async fn a_node_has_a_route_and_a_pair_and_both_go_with_it() {
     nodes(rig.client()).delete("n2", &DeleteParams::default()).await.unwrap();
     until(LIMIT, async || Ok(routes(&rig).await.is_empty())).await.unwrap();
     rig.end_as(&before, host).await;
+}
+
+#[tokio::test]
+#[ignore = "needs the lab of `./just test-openstack`"]
+async fn each_kind_of_request_for_routes_may_go_wrong_once() {
+    let names = ["n1", "n2", "n3", "n4"];
+    let flags = [&FLAGS[..], &IMPATIENT, &["--route-reconciliation-period=5s"]].concat();
+    let (rig, servers, before, host) = Rig::ready(names, &flags).await;
+    for ((_, fault), (name, server)) in once_each().into_iter().zip(names.iter().zip(&servers)) {
+        let planned = rig.proxy.plan(fault);
+        let cidr = "10.244.7.0/24";
+        patch(rig.client(), name, &json!({ "spec": { "podCIDR": cidr, "podCIDRs": [cidr] } })).await;
+        let wanted = [(cidr.to_owned(), server.address.clone())];
+        let is_there = async || Ok(routes(&rig).await == wanted && pairs(&rig, &server.id).await.len() == 1);
+        until(LIMIT, is_there).await.unwrap_or_else(|error| panic!("no route after {fault:?}: {error:#}"));
+        nodes(rig.client()).delete(name, &DeleteParams::default()).await.unwrap();
+        let is_as_before = async || Ok(rig.tenant.inventory().await? == before);
+        let waited = until(LIMIT, is_as_before).await;
+        waited.unwrap_or_else(|error| panic!("something is left behind after {fault:?}: {error:#}"));
+        rig.proxy.heal();
+        assert!(planned.struck() >= 2, "{fault:?} struck {} kinds of requests", planned.struck());
+    }
+    rig.end(host).await;
 }
