@@ -9,7 +9,7 @@ use std::time::Duration;
 use ccm_sdk::cidr::Cidr;
 use ccm_sdk::log;
 use ccm_sdk::routes::{Outcome, Route, Wish};
-use ccm_sdk::types::{AddressType, Failure};
+use ccm_sdk::types::{AddressType, Failure, Reaction};
 
 use super::memory::{Known, Table};
 use super::pairs::{self, Direction};
@@ -19,7 +19,7 @@ use crate::api::routers::{self, Hop, Router};
 use crate::config::Config;
 use crate::provider_id;
 
-/// So often the router is read again that somebody else changes meanwhile.
+/// So often a change of the router is tried that somebody else is in the way of.
 const ATTEMPTS: usize = 4;
 /// So many tags are written one by one, which loses none that somebody else writes at the same time. More are written as a whole.
 const FEW_TAGS: usize = 4;
@@ -234,15 +234,25 @@ impl Work<'_> {
         let is_there = |tag: &String| self.before.tags.contains(tag);
         let gone: Vec<String> = gone.into_iter().filter(|tag| is_there(tag) && !new.contains(tag)).collect();
         new.retain(|tag| !is_there(tag));
-        let done = if gone.len().saturating_add(new.len()) > FEW_TAGS {
-            let kept = self.before.tags.iter().filter(|tag| !gone.contains(tag)).cloned();
-            routers::replace_tags(self.router, &kept.chain(new).collect::<Vec<_>>())
-        } else {
+        let write = || {
+            if gone.len().saturating_add(new.len()) > FEW_TAGS {
+                let kept = self.before.tags.iter().filter(|tag| !gone.contains(tag)).chain(&new).cloned();
+                return routers::replace_tags(self.router, &kept.collect::<Vec<_>>());
+            }
             // One after the other: Neutron fails where one router gets several at once.
             let gone = gone.iter().map(|tag| routers::untag(self.router, tag));
             gone.chain(new.iter().map(|tag| routers::tag(self.router, tag)))
                 .try_for_each(|request| request.send()?.optional().map(drop))
         };
+        let mut done = write();
+        // Nothing leads back to the tag of a route that is gone, so it is not left to the next change.
+        for _ in 1..ATTEMPTS {
+            let may_pass = |failure: &Failure| matches!(failure.reaction, Reaction::Conflict | Reaction::Retry);
+            if !done.as_ref().is_err_and(may_pass) {
+                break;
+            }
+            done = write();
+        }
         if let Err(failure) = done {
             log::warn(
                 "the tags of the router are not those of its routes",

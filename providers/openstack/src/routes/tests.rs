@@ -302,11 +302,29 @@ fn a_tag_that_cannot_be_written_stops_no_route() {
         .on(PORTS, ports_of(&[port(&[], 3)]))
         .on(ROUTER, router_with(&[], ""))
         .on(EXTENSIONS, atomic())
-        .on(TAG, Reply::json(500, "{}"))
+        .always(TAG, Reply::json(500, "{}"))
         .on(ADD, Reply::json(200, "{}"))
         .on(PAIRS, Reply::json(200, "{}"));
     done(run(&[], &[wish("10.244.1.0/24")]));
+    assert_eq!(asked(&cloud).iter().filter(|line| *line == TAG).count(), 4);
     assert!(cloud.logged()[0].starts_with("the tags of the router are not"), "{:?}", cloud.logged());
+}
+
+/// It stayed for ever: what is gone is not told again.
+#[test]
+fn the_tag_of_a_route_that_goes_is_taken_off_although_somebody_else_is_in_the_way_once() {
+    let own = r#""wasm-ccm-route:kubernetes:10.244.1.0_24""#;
+    let cloud = fake()
+        .on(PORTS, ports_of(&[port(&[], 3)]))
+        .on(ROUTER, router_with(&[("10.244.1.0/24", "10.1.0.5")], own))
+        .on(EXTENSIONS, atomic())
+        .on(REMOVE, Reply::json(200, "{}"))
+        .on(UNTAG, Reply::status(409))
+        .on(UNTAG, Reply::status(204));
+    let outcomes = run(&[route("10.244.1.0/24", "10.1.0.5")], &[]).expect("outcomes");
+    assert!(outcomes.iter().all(|outcome| outcome.failure.is_none()), "{outcomes:?}");
+    assert_eq!(asked(&cloud).iter().filter(|line| *line == UNTAG).count(), 2);
+    assert!(cloud.logged().is_empty(), "{:?}", cloud.logged());
 }
 
 #[test]
