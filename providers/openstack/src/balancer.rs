@@ -335,7 +335,7 @@ impl Work<'_> {
         let known: Option<Known> = cache::get_json(&self.known_key(balancer));
         let known = match known.filter(|known| known.iter().all(is_there)) {
             Some(known) => known,
-            None => self.know(balancer, &octavia::listeners(Some(&balancer.id))?),
+            None => self.know(balancer, &octavia::listeners(&balancer.id)?),
         };
         let seen = Seen { members: seen::members_of(tree), ..Seen::default() };
         let (steps, whole) = plan::members(self, balancer, ports, &known, &seen);

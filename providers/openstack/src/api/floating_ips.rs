@@ -1,5 +1,7 @@
 //! Floating IPs, and the networks and subnets that they are from.
 
+use std::time::Duration;
+
 use ccm_sdk::Answer;
 use ccm_sdk::paging::Paging;
 use ccm_sdk::types::Failure;
@@ -58,8 +60,8 @@ pub(crate) fn described(descriptions: &[&str]) -> Result<Vec<FloatingIp>, Failur
 }
 
 /// All of the project.
-pub(crate) fn all() -> Result<Vec<FloatingIp>, Failure> {
-    NEUTRON.get("/floatingips").list(LIST)
+pub(crate) fn all(share: Duration) -> Result<Vec<FloatingIp>, Failure> {
+    NEUTRON.get("/floatingips").share(share).list(LIST)
 }
 
 /// Makes one.

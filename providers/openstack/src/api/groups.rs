@@ -1,5 +1,7 @@
 //! Security groups and their rules.
 
+use std::time::Duration;
+
 use ccm_sdk::paging::Paging;
 use ccm_sdk::types::Failure;
 use ccm_sdk::{Answer, Request};
@@ -65,12 +67,12 @@ fn if_there_are_any(listed: Result<Vec<Group>, Failure>) -> Result<Vec<Group>, F
 const AT_ONCE: usize = 6_000;
 
 /// Those with one of these names, and their rules.
-pub(crate) fn with_names(names: &[&str]) -> Result<Vec<Group>, Failure> {
+pub(crate) fn with_names(names: &[&str], share: Duration) -> Result<Vec<Group>, Failure> {
     let longest = names.iter().map(|name| "&name=".len().saturating_add(name.len())).max().unwrap_or(1);
     let mut all = vec![];
     for some in names.chunks(AT_ONCE.div_euclid(longest).max(1)) {
         let request = some.iter().fold(NEUTRON.get("/security-groups"), |request, name| request.query("name", name));
-        all.extend(if_there_are_any(request.list(GROUPS))?);
+        all.extend(if_there_are_any(request.share(share).list(GROUPS))?);
     }
     Ok(all)
 }

@@ -1,8 +1,9 @@
 //! Load balancers and what they are made of.
 
+use std::time::Duration;
+
 use ccm_sdk::http::Method;
 use ccm_sdk::paging::Paging;
-use ccm_sdk::record::Item;
 use ccm_sdk::types::{Failure, Reaction};
 use ccm_sdk::{Answer, Request};
 use serde_json::{Value, json};
@@ -145,32 +146,34 @@ pub(crate) fn tagged(tag: &str) -> Result<Vec<Balancer>, Failure> {
     OCTAVIA.get("/lbaas/loadbalancers").query("tags", tag).list(BALANCERS)
 }
 
-/// All of the project.
-pub(crate) fn all() -> Result<Vec<Balancer>, Failure> {
-    OCTAVIA.get("/lbaas/loadbalancers").list(BALANCERS)
+/// All of the project. An answer as young as `share` will do.
+pub(crate) fn all(share: Duration) -> Result<Vec<Balancer>, Failure> {
+    OCTAVIA.get("/lbaas/loadbalancers").share(share).list(BALANCERS)
 }
 
-/// Of one load balancer, or of all.
-pub(crate) fn listeners(balancer: Option<&str>) -> Result<Vec<Listener>, Failure> {
-    of(OCTAVIA.get("/lbaas/listeners"), balancer, LISTENERS)
+/// The listeners of all of them, as [`all`].
+pub(crate) fn all_listeners(share: Duration) -> Result<Vec<Listener>, Failure> {
+    OCTAVIA.get("/lbaas/listeners").share(share).list(LISTENERS)
 }
 
-/// Of one load balancer, or of all.
-pub(crate) fn pools(balancer: Option<&str>) -> Result<Vec<Pool>, Failure> {
-    of(OCTAVIA.get("/lbaas/pools"), balancer, POOLS)
+/// Their pools, as [`all`].
+pub(crate) fn all_pools(share: Duration) -> Result<Vec<Pool>, Failure> {
+    OCTAVIA.get("/lbaas/pools").share(share).list(POOLS)
 }
 
-fn of<T: Item>(request: Request, balancer: Option<&str>, paging: Paging) -> Result<Vec<T>, Failure> {
-    match balancer {
-        Some(id) => request.query("loadbalancer_id", id),
-        None => request,
-    }
-    .list(paging)
+/// All monitors, as [`all`].
+pub(crate) fn all_monitors(share: Duration) -> Result<Vec<Monitor>, Failure> {
+    OCTAVIA.get("/lbaas/healthmonitors").share(share).list(MONITORS)
 }
 
-/// All monitors of the project.
-pub(crate) fn monitors() -> Result<Vec<Monitor>, Failure> {
-    OCTAVIA.get("/lbaas/healthmonitors").list(MONITORS)
+/// The listeners of one load balancer.
+pub(crate) fn listeners(balancer: &str) -> Result<Vec<Listener>, Failure> {
+    OCTAVIA.get("/lbaas/listeners").query("loadbalancer_id", balancer).list(LISTENERS)
+}
+
+/// The pools of one load balancer.
+pub(crate) fn pools(balancer: &str) -> Result<Vec<Pool>, Failure> {
+    OCTAVIA.get("/lbaas/pools").query("loadbalancer_id", balancer).list(POOLS)
 }
 
 /// A monitor by its ID.

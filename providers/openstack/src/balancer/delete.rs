@@ -78,7 +78,7 @@ impl Work<'_> {
         if !self.spec.names.others(&balancer.tags).is_empty() {
             return Ok(true);
         }
-        let listeners = octavia::listeners(Some(&balancer.id))?;
+        let listeners = octavia::listeners(&balancer.id)?;
         Ok(listeners.iter().any(|listener| !self.is_own(balancer, &listener.tags)))
     }
 
@@ -137,8 +137,8 @@ impl Work<'_> {
     /// What the Service has of it goes: all listeners with its tag, whatever ports it has now, their pools, and its tags last.
     fn parting(&self, balancer: &Balancer) -> Result<Vec<Step>, Failure> {
         let seen = Seen {
-            listeners: octavia::listeners(Some(&balancer.id))?,
-            pools: octavia::pools(Some(&balancer.id))?,
+            listeners: octavia::listeners(&balancer.id)?,
+            pools: octavia::pools(&balancer.id)?,
             ..Seen::default()
         };
         let mut steps = vec![];
@@ -172,8 +172,8 @@ impl Work<'_> {
 
     /// Everything of it, one by one.
     fn dismantling(&self, balancer: &Balancer) -> Result<Vec<Step>, Failure> {
-        let listeners = octavia::listeners(Some(&balancer.id))?;
-        let pools = octavia::pools(Some(&balancer.id))?;
+        let listeners = octavia::listeners(&balancer.id)?;
+        let pools = octavia::pools(&balancer.id)?;
         let mut steps: Vec<Step> = listeners
             .iter()
             .map(|listener| {

@@ -256,13 +256,14 @@ impl Groups {
         config: &Config,
         services: impl Iterator<Item = &'s Service>,
         backends: &[Backend],
+        share: Duration,
     ) -> Result<Self, Failure> {
-        let names: Vec<String> = services.map(names::security_group).collect();
+        let names: BTreeSet<String> = services.map(names::security_group).collect();
         let mut groups = Self::default();
         if names.is_empty() {
             return Ok(groups);
         }
-        for group in groups::with_names(&names.iter().map(String::as_str).collect::<Vec<_>>())? {
+        for group in groups::with_names(&names.iter().map(String::as_str).collect::<Vec<_>>(), share)? {
             groups.by_name.entry(group.name.clone()).or_default().push(group);
         }
         if config.balancers.manages_security_groups && !groups.by_name.is_empty() {

@@ -182,7 +182,7 @@ impl Work<'_> {
         if !spec_names.may_share(&balancer.tags) || self.service.ingress.is_empty() || !self.leads_to(balancer)? {
             return Ok(false);
         }
-        let listeners = octavia::listeners(Some(&balancer.id))?;
+        let listeners = octavia::listeners(&balancer.id)?;
         Ok(listeners.iter().any(|listener| spec_names.is_of_go(&listener.tags)))
     }
 

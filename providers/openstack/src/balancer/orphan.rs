@@ -39,7 +39,7 @@ impl Work<'_> {
     fn releasing(&self, balancer: &Balancer) -> Result<Vec<Step>, Failure> {
         let names = &self.spec.names;
         let mut steps = vec![];
-        for listener in octavia::listeners(Some(&balancer.id))? {
+        for listener in octavia::listeners(&balancer.id)? {
             let left = names.without_own(&listener.tags);
             if names.are_own(&listener.tags) && left != listener.tags {
                 let says = format!("tags of listener {}", listener.protocol_port);

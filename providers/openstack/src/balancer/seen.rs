@@ -33,8 +33,8 @@ impl Seen {
     /// Reads it all: listeners, pools, and the tree for the members. Pools of which a detail has not been seen for an hour are read one by one.
     pub(super) fn read(balancer: &Balancer, uid: &str, ports: &[Port]) -> Result<Self, Failure> {
         let id = balancer.id.as_str();
-        let listeners = octavia::listeners(Some(id))?;
-        let pools = octavia::pools(Some(id))?;
+        let listeners = octavia::listeners(id)?;
+        let pools = octavia::pools(id)?;
         let mut seen = Self { listeners, pools, ..Self::default() };
         if is_believed(id, uid, ports) {
             seen.members = members_of(tree(id)?);
@@ -58,7 +58,7 @@ impl Seen {
                     found.extend(octavia::monitor(id)?);
                 }
             } else {
-                found = octavia::monitors()?;
+                found = octavia::all_monitors(Duration::ZERO)?;
             }
             seen.monitors = found.into_iter().map(|monitor| (monitor.id.clone(), monitor)).collect();
         }

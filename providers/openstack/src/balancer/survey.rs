@@ -26,7 +26,10 @@ use crate::desired::Port;
 const TREES: usize = 3;
 /// How long members that were compared are believed: an hourly survey may come after two thirds of an hour.
 const COMPARED: Duration = Duration::from_secs(1_800);
-/// How long the surveys of a start may take: one for each few hundred Services.
+/// How young lists may be. A start surveys twice, before the component serves and when it does, and Services come in portions of a few hundred. Whoever
+/// has changed a load balancer meanwhile is ensured once more, which changes nothing.
+const SHARE: Duration = Duration::from_secs(15);
+/// How long the surveys of a start may take.
 const START: Duration = Duration::from_secs(60);
 /// Longer than from one survey to the next.
 const STARTED: Duration = Duration::from_secs(86_400);
@@ -54,16 +57,16 @@ pub(crate) fn survey(
     let works: Vec<_> = wishes.iter().map(|wish| Work::read(config, host, &wish.service)).collect();
     let watched = works.iter().any(|(work, _)| work.spec.monitor.is_some());
     let external = works.iter().any(|(work, _)| !work.spec.internal);
-    let monitors = if watched { octavia::monitors()? } else { vec![] };
+    let monitors = if watched { octavia::all_monitors(SHARE)? } else { vec![] };
     let mut lists = Lists {
-        balancers: octavia::all()?,
-        listeners: octavia::listeners(None)?,
-        pools: octavia::pools(None)?,
+        balancers: octavia::all(SHARE)?,
+        listeners: octavia::all_listeners(SHARE)?,
+        pools: octavia::all_pools(SHARE)?,
         monitors: monitors.into_iter().map(|monitor| (monitor.id.clone(), monitor)).collect(),
-        floating: if external { floating_ips::all()? } else { vec![] },
+        floating: if external { floating_ips::all(SHARE)? } else { vec![] },
         has_network: Cell::new(None),
         members: BTreeMap::new(),
-        groups: Groups::read(config, wishes.iter().map(|wish| &wish.service), backends)?,
+        groups: Groups::read(config, wishes.iter().map(|wish| &wish.service), backends, SHARE)?,
     };
     let found: Vec<Option<Balancer>> = works.iter().map(|(work, _)| lists.find(work).cloned()).collect();
     lists.read_trees(&works, &found);
@@ -91,7 +94,7 @@ impl Lists {
             cache::get(&key(id, work)).is_none().then_some(id)
         };
         let ids: BTreeSet<&str> = works.iter().zip(found).filter_map(due).collect();
-        let most = if is_start() { TREES } else { usize::MAX };
+        let most = trees_of_this_survey();
         let ids: Vec<&str> = ids.into_iter().take(most).collect();
         for (id, tree) in ids.iter().zip(seen::trees(&ids)) {
             // One that cannot be read is read with the next survey.
@@ -175,15 +178,20 @@ impl Lists {
     }
 }
 
-/// Whether this survey is one of those at the start, as far as anybody remembers.
-fn is_start() -> bool {
+/// A start reads a few trees in all, as far as anybody remembers that it is one.
+fn trees_of_this_survey() -> usize {
     const STARTING: &str = "surveys/starting";
     const SURVEYED: &str = "surveys/started";
-    if cache::get(SURVEYED).is_none() {
+    let most = if cache::get(STARTING).is_some() {
+        0
+    } else if cache::get(SURVEYED).is_none() {
         cache::put(STARTING, b"", START);
-    }
+        TREES
+    } else {
+        usize::MAX
+    };
     cache::put(SURVEYED, b"", STARTED);
-    cache::get(STARTING).is_some()
+    most
 }
 
 /// Each Service that shares a load balancer has members of its own.

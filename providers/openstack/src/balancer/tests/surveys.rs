@@ -72,6 +72,14 @@ fn fifty_that_are_in_step_cost_five_lists_and_a_few_trees_and_an_hour_later_a_tr
     assert_eq!(good, 50, "{standings:?}");
     let first = cloud.lines();
     assert!(first.len() <= 8, "{first:?}");
+    // A start surveys twice, and an answer to the first is one to the second.
+    stand(&services);
+    let second = cloud.lines().split_off(first.len());
+    assert!(!second.iter().any(|line| line.ends_with("/status")), "{second:?}");
+    let mut asked = cloud.requests();
+    let again = asked.split_off(first.len());
+    assert!(again.iter().all(|request| request.share_ms == 15_000 && asked.contains(request)), "{again:?}");
+    let first = cloud.lines();
     cloud.pass(3_601);
     stand(&services);
     let later = cloud.lines().split_off(first.len());
