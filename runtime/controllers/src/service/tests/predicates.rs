@@ -203,7 +203,8 @@ fn cases_188_to_198_which_changes_of_a_node_are_a_reason_for_a_pass() {
     rows.push(("case_198 tainted".into(), without_id(), tainted(without_id()), false));
     rows.push(("case_198 untainted".into(), tainted(without_id()), without_id(), false));
     let waiting = || without_id().tainted();
-    let at = |draft: Draft| draft.with("/status", "addresses", json!([{ "type": "InternalIP", "address": "10.0.0.7" }]));
+    let at =
+        |draft: Draft| draft.with("/status", "addresses", json!([{ "type": "InternalIP", "address": "10.0.0.7" }]));
     // Deviation: a Node that waits for its initialisation is a reason when that is over.
     rows.push(("waits, addresses".into(), waiting(), at(waiting()), false));
     rows.push(("waits, excluded".into(), waiting(), excluded(waiting()), true));

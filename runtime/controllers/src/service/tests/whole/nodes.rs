@@ -48,9 +48,8 @@ async fn case_155_a_load_balancer_whose_update_failed_gets_its_hosts_by_itself()
 /// Its kubelet registers it, the host gives it addresses, then everything else. A load balancer was read and changed for each.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_joins_is_told_once_when_it_is_initialised() {
-    let with_address = |draft: Draft| {
-        draft.with("/status", "addresses", json!([{ "type": "InternalIP", "address": "10.0.0.7" }]))
-    };
+    let with_address =
+        |draft: Draft| draft.with("/status", "addresses", json!([{ "type": "InternalIP", "address": "10.0.0.7" }]));
     let mut world = World::new(FakeBalancers::default()).service(service("web"));
     world.node(node("n0").provider_id("fake://0")).await;
     world
