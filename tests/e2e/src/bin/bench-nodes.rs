@@ -142,7 +142,11 @@ fn may_everything(user: &str) -> ClusterRoleBinding {
     let group = "rbac.authorization.k8s.io".to_owned();
     ClusterRoleBinding {
         metadata: ObjectMeta { name: Some("go-manager".to_owned()), ..ObjectMeta::default() },
-        role_ref: RoleRef { api_group: group.clone(), kind: "ClusterRole".to_owned(), name: "cluster-admin".to_owned() },
+        role_ref: RoleRef {
+            api_group: group.clone(),
+            kind: "ClusterRole".to_owned(),
+            name: "cluster-admin".to_owned(),
+        },
         subjects: Some(vec![Subject {
             api_group: Some(group),
             kind: "User".to_owned(),
