@@ -211,6 +211,12 @@ impl Credentials {
         self.given.contains_key(name)
     }
 
+    /// Those that have a value from the operator, each with its source.
+    pub(crate) fn given(&self) -> Vec<(String, String)> {
+        let having = self.given.iter().filter(|(_, given)| given.state.lock().value.is_some());
+        having.map(|(name, given)| (name.clone(), given.source.to_string())).collect()
+    }
+
     /// Another number whenever a value changes.
     #[must_use]
     pub(crate) fn version(&self) -> u64 {
@@ -425,7 +431,7 @@ impl Given {
                 unusable(format!("credential {name:?} has more than {MAX_CREDENTIAL_BYTES} bytes ({})", self.source))
             }
             Ok(Some(value)) => Ok(value),
-            Ok(None) => unusable(format!("credential {name:?} has no value ({})", self.source)),
+            Ok(None) => unusable(format!("credential {name:?} has no value: {}", self.source.lack())),
             Err(error) => Err(Unusable { why: format!("credential {name:?}: {error}"), may_pass: error.may_pass() }),
         }
     }

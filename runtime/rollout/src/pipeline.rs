@@ -26,6 +26,7 @@ use kube::Client;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::check;
 use crate::compare::naming;
 use crate::compare::{Extent, Inventory, Report, Unconfirmed, compare, confirm};
 use crate::config::{ProviderConfig, Wasi};
@@ -367,7 +368,7 @@ fn check_pair((label, one): (&str, &Descriptor), (other, another): (&str, &Descr
 /// Asks the provider what it thinks of its configuration, and the cloud whether the credentials are good. Returns what it
 /// warns of; what is in `told` is not said again.
 async fn judge(provider: &Provider, told: &[Problem]) -> Result<Vec<Problem>> {
-    let problems = provider.check(true).await?.context("it cannot judge its configuration")?;
+    let problems = check::problems(provider, true).await?;
     let (fatal, others): (Vec<Problem>, Vec<Problem>) = problems.into_iter().partition(|problem| problem.fatal);
     for problem in others.iter().filter(|problem| !told.contains(problem)) {
         tracing::warn!(field = problem.field, problem = problem.message, "configuration of the provider");

@@ -221,7 +221,7 @@ impl Reporter<'_> {
         };
         let message = format!("{what}: {}", condition::told(error, &next));
         let retry_in = if let Verdict::After(delay) = verdict { Some(delay) } else { None };
-        tracing::warn!(error = message, ?retry_in, "load balancer not synced");
+        tracing::warn!(error = message, retry_in = retry_in.map(tracing::field::debug), "load balancer not synced");
         self.event(Severity::Warning, reason, message).await;
     }
 
