@@ -88,9 +88,8 @@ mod tests {
     fn a_failed_certificate_is_there_before_the_first_one_and_counts_from_zero() {
         let mut registry = Registry::default();
         let metrics = WebhookMetrics::register(&mut registry);
-        let line = |outcome: &str, count: u32| {
-            format!("ccm_webhook_certificates_total{{outcome=\"{outcome}\"}} {count}\n")
-        };
+        let line =
+            |outcome: &str, count: u32| format!("ccm_webhook_certificates_total{{outcome=\"{outcome}\"}} {count}\n");
         let page = || {
             let mut text = String::new();
             prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
