@@ -1,7 +1,7 @@
 //! The import `credentials`: what a provider can do with secrets without ever holding one.
 //!
-//! A credential goes only where `meta.describe` says ([`Uses`]). One that is declared for signing is a key: it never leaves
-//! itself, its signatures go to its other places.
+//! A credential goes only where `meta.describe` says ([`Uses`]). One that is declared for signing is a key: the key
+//! itself never leaves the host, only signatures made with it, which go to its other places.
 
 mod edition;
 mod grant;
@@ -28,7 +28,7 @@ pub use source::{CredentialSource, Object, SourceError};
 pub(crate) use uses::{At, Pin, Spot, Uses};
 use volume::Volume;
 
-use crate::capture::{Captured, Generation, ValueTooLarge};
+use crate::captured::{Captured, Generation, ValueTooLarge};
 use crate::error::CredentialRefusal;
 use crate::redact::{Origin, Redactor, RedactorCache, TooLarge};
 use crate::secret::Secret;

@@ -3,11 +3,11 @@
 //! 1. [`check`](Egress::check): limits of the call, endpoint, effect, shape, places of credentials. Nothing waits yet.
 //! 2. [`admitted`](Egress::admitted): a login waits for its turn; a read may get the answer of an identical request.
 //! 3. `attempts`: each attempt waits for the budget, checks leadership again, fills in credentials (`render`), sends, takes a
-//!    captured credential out of the answer (`extract`), and hides secrets in what the provider sees.
+//!    captured credential out of the answer (`capture`), and hides secrets in what the provider sees.
 
 mod attempts;
 mod bodies;
-mod extract;
+mod capture;
 mod guesses;
 mod open;
 mod places;
@@ -30,7 +30,7 @@ use url::Url;
 use crate::answer;
 use crate::budget::EndpointBudget;
 use crate::call::CallScope;
-use crate::capture::Generation;
+use crate::captured::Generation;
 use crate::carryover::{Admission, Carryover};
 use crate::credentials::Credentials;
 use crate::effect::{self, DryRun};

@@ -168,7 +168,7 @@ impl StateFolder {
         Ok(())
     }
 
-    /// Remembers what was refused, and what was proven.
+    /// Remembers what was refused, and the counters that were proven.
     ///
     /// # Errors
     ///
