@@ -42,6 +42,7 @@ impl Syncer {
         self.take_care(key, &service, work);
         let planned = self.plan(key, &service, work);
         tracing::debug!(plan = %planned.plan(), "planned");
+        self.memory.with(key, |entry| entry.decides(planned.plan()));
         match planned {
             Planned::Serve(job) => {
                 let provider = Arc::clone(&job.provider);

@@ -4,6 +4,7 @@ mod anew;
 mod bequest;
 mod claims;
 mod exchange;
+mod explain;
 mod fan_out;
 mod faults;
 mod helpers;
