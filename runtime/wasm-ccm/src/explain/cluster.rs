@@ -1,5 +1,6 @@
 //! What the object says of itself, and what its Events say: that holds whoever leads, or nobody.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use ccm_apiserver::{NODE_EVENTS, api_error_text};
@@ -61,7 +62,7 @@ pub(super) struct EventTold {
     pub(super) is_warning: bool,
     pub(super) reason: String,
     pub(super) note: String,
-    pub(super) seconds_ago: Option<i64>,
+    pub(super) at: Option<Timestamp>,
 }
 
 impl EventTold {
@@ -73,14 +74,15 @@ impl EventTold {
             is_warning: event.type_.as_deref() == Some("Warning"),
             reason: event.reason.unwrap_or_default(),
             note: event.note.unwrap_or_default(),
-            seconds_ago: at.map(|at| Timestamp::now().duration_since(at).as_secs()),
+            at,
         }
     }
 
     /// In one line.
     pub(super) fn text(&self) -> String {
         let kind = if self.is_warning { "Warning" } else { "Normal" };
-        let ago = self.seconds_ago.map(|seconds| format!(", {} s ago", seconds.max(0))).unwrap_or_default();
+        let ago = self.at.map(|at| Timestamp::now().duration_since(at).as_secs().max(0));
+        let ago = ago.map(|seconds| format!(", {seconds} s ago")).unwrap_or_default();
         format!("{kind} {}{ago}: {}", self.reason, self.note)
     }
 }
@@ -131,7 +133,7 @@ impl Cluster {
         let events = Api::<Event>::namespaced(self.client.clone(), namespace);
         let listed = limited(&format!("Events of {target}"), events.list(&params)).await?;
         let mut told: Vec<EventTold> = listed.items.into_iter().map(EventTold::of).collect();
-        told.sort_by_key(|event| event.seconds_ago.unwrap_or(i64::MAX));
+        told.sort_by_key(|event| Reverse(event.at));
         told.truncate(EVENTS);
         Ok(told)
     }

@@ -16,7 +16,9 @@ pub(super) fn explain(told: &mut Explanation, target: &Target, object: &Object, 
     told.class = facts.and_then(|facts| facts.class.clone());
     match answer {
         Some(known) if !told.is_behind(known.uid.as_deref(), seen) && known.uid.is_some() => {
-            by_leader(told, target, known, facts);
+            // One that went by force is still wanted, as far as the leader remembers it.
+            let is_going = matches!(object, Object::Missing) || facts.is_some_and(|facts| facts.is_deleting);
+            by_leader(told, target, known, facts, is_going);
         }
         None if told.asked.is_some() => {
             told.tried.push(
@@ -29,13 +31,18 @@ pub(super) fn explain(told: &mut Explanation, target: &Target, object: &Object, 
     }
 }
 
-fn by_leader(told: &mut Explanation, target: &Target, known: ServiceExplanation, facts: Option<&ServiceFacts>) {
+fn by_leader(
+    told: &mut Explanation,
+    target: &Target,
+    known: ServiceExplanation,
+    facts: Option<&ServiceFacts>,
+    is_going: bool,
+) {
     let addresses = facts.map(|facts| facts.addresses.join(", ")).filter(|addresses| !addresses.is_empty());
     told.provider = known.provider.clone();
     told.class = known.class.clone().or(told.class.take());
     told.decision = known.decision.map(|decision| format!("{}, {} ago", decision.text, about(decision.seconds_ago)));
     told.planned(known.next);
-    let is_going = facts.is_none_or(|facts| facts.is_deleting);
     match (known.last_try, known.not_ready) {
         (Some(last), _) if last.reaction == "elsewhere" => {
             told.is(Verdict::Fine, "its provider says that another manager takes care of it");
@@ -50,7 +57,7 @@ fn by_leader(told: &mut Explanation, target: &Target, known: ServiceExplanation,
             told.is(Verdict::Wrong, what);
             told.failed(last, target);
         }
-        (None, _) if known.provider.is_none() && known.is_wanted => match addresses {
+        (None, _) if known.provider.is_none() && known.is_wanted && !is_going => match addresses {
             Some(addresses) => told.is(Verdict::Fine, format!("another manager serves it, at {addresses}")),
             None => {
                 told.is(Verdict::Unknown, foreign(told.class.as_deref()));
@@ -64,20 +71,23 @@ fn by_leader(told: &mut Explanation, target: &Target, known: ServiceExplanation,
                 told.advise("let a provider serve its class again, or give the load balancer up (docs/guides/load-balancers.md#stranded)");
             }
         }
-        (None, None) => match (known.is_wanted, addresses, known.next) {
-            (true, Some(addresses), _) => told.is(Verdict::Fine, format!("it has {addresses}")),
-            (true, None, next) => {
+        (None, None) if is_going => {
+            told.is(Verdict::Wrong, "its load balancer is being deleted");
+            told.advise("wait: it is being worked on");
+        }
+        (None, None) if !known.is_wanted => told.is(Verdict::Fine, "it wants no load balancer"),
+        (None, None) => match (addresses, facts) {
+            (Some(addresses), _) => told.is(Verdict::Fine, format!("it has {addresses}")),
+            (None, None) => {
+                told.is(Verdict::Unknown, "nothing has failed; whether it has an address, only the API server knows");
+            }
+            (None, Some(_)) => {
                 told.is(Verdict::Wrong, "it has no address yet, and nothing has failed");
-                told.advise(match next {
+                told.advise(match known.next {
                     Next::Unknown | Next::OnChange => "ask again in some seconds; if it stays, please report it",
                     _ => "wait: it is being worked on",
                 });
             }
-            (false, ..) if is_going => {
-                told.is(Verdict::Wrong, "its load balancer is being deleted");
-                told.advise("wait: it is being worked on");
-            }
-            (false, ..) => told.is(Verdict::Fine, "it wants no load balancer"),
         },
     }
 }

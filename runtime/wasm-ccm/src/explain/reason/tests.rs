@@ -131,6 +131,32 @@ fn each_state_of_a_service_has_its_verdict() {
     }
 }
 
+/// A Service that went by force once looked as one that waits for its address, and one that could not be read as one that goes.
+#[test]
+fn a_service_that_is_gone_and_one_that_cannot_be_read_are_told_apart() {
+    let told = |object, last_try| {
+        let service = Some(ServiceExplanation { last_try, ..known() });
+        let answer = Some(Answer { leads: true, service, ..Answer::default() });
+        let asked = Some("the leader".to_owned());
+        let target = target("service", "default/web");
+        explain(Facts { target, object, answer, asked, events: vec![], tried: vec![] })
+    };
+    for (object, last_try, verdict, summary) in [
+        (Object::Missing, None, Verdict::Wrong, "its load balancer is being deleted"),
+        (Object::Missing, last("retry"), Verdict::Wrong, "its load balancer could not be deleted"),
+        (Object::Unread, last("retry"), Verdict::Wrong, "its load balancer could not be made or changed"),
+        (
+            Object::Unread,
+            None,
+            Verdict::Unknown,
+            "nothing has failed; whether it has an address, only the API server knows",
+        ),
+    ] {
+        let told = told(object, last_try);
+        assert_eq!((told.verdict, told.summary.as_str()), (verdict, summary));
+    }
+}
+
 /// What the leader says of a Service that was replaced meanwhile is of another one.
 #[test]
 fn what_is_said_of_another_object_of_the_name_counts_for_nothing() {
