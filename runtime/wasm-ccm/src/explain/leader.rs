@@ -160,7 +160,7 @@ async fn ask(client: &Client, path: &str) -> Result<Answer, String> {
         let message = super::text::line(message);
         return Err(format!("it answers {status}{}{message}{way_out}", if message.is_empty() { "" } else { ": " }));
     }
-    serde_json::from_slice(&body).map_err(|_| "it answers something else than an explanation".to_owned())
+    serde_json::from_slice(&body).map_err(|_garbage| "it answers something else than an explanation".to_owned())
 }
 
 /// A body, as far as it is no longer than an answer can be.

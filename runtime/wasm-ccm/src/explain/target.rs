@@ -42,7 +42,7 @@ impl Target {
         let (kind, name) = path.split_once('/').unwrap_or((path, ""));
         let known = matches!(kind, "service" | "node");
         let target = if known { Self::parse(kind, name) } else { Err(String::new()) };
-        target.map_err(|_| "try /explain/v1/service/NAMESPACE/NAME or /explain/v1/node/NAME".to_owned())
+        target.map_err(|_why| "try /explain/v1/service/NAMESPACE/NAME or /explain/v1/node/NAME".to_owned())
     }
 
     /// The path of the page, after its prefix.
