@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use ccm_cloud::{Alone, Descriptor};
 use ccm_egress::Egress;
 use ccm_sandbox::{Component, Pool, Sandbox};
+use kube::Client;
 
 use crate::config::ProviderConfig;
 use crate::context::{self, Carryover, ProcessSecrets, SharedContext, problem_text};
@@ -24,14 +25,14 @@ pub struct Checked {
     pub packed: Vec<u8>,
 }
 
-/// The gate as far as it needs no configuration.
+/// The gate as far as it needs no configuration. `client` is needed for a component in a ConfigMap.
 ///
 /// # Errors
 ///
 /// The step, and why.
-pub async fn component(config: &ProviderConfig) -> Result<Checked, Rejected> {
+pub async fn component(config: &ProviderConfig, client: Option<&Client>) -> Result<Checked, Rejected> {
     let sandbox = sandbox(config)?;
-    let source = config.source.fetch(None, config.limits.source_bytes).await?;
+    let source = config.source.fetch(client, config.limits.source_bytes).await?;
     let packed = source.bytes.clone();
     let unpacked = gate::unpacked(config, source).await?;
     let component = gate::load(&sandbox, config, &unpacked, Haste::Waiting).await?;
@@ -45,7 +46,7 @@ pub async fn component(config: &ProviderConfig) -> Result<Checked, Rejected> {
 
 /// The rest of the gate, which needs the configuration: grants, and what the provider says about them. Returns its warnings.
 ///
-/// With `online`, the cloud is asked whether it takes the credentials.
+/// With `online`, the cloud is asked whether it takes the credentials. `client` is needed for a credential in a Secret.
 ///
 /// # Errors
 ///
@@ -53,11 +54,12 @@ pub async fn component(config: &ProviderConfig) -> Result<Checked, Rejected> {
 pub async fn configured(
     config: &ProviderConfig,
     component: Component,
+    client: Option<&Client>,
     cluster_name: &str,
     online: bool,
 ) -> Result<Vec<String>, Rejected> {
     let shared = SharedContext {
-        client: None,
+        client: client.cloned(),
         leadership: Arc::new(Alone),
         exchanges: None,
         nodes: None,

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod cases;
 mod controllers;
+mod doctor;
 mod leader;
 mod provider;
 #[cfg(test)]
@@ -29,6 +30,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::logging::LogFormat;
 use controllers::{ClusterArgs, NodeLifecycleArgs, RouteArgs, ServiceArgs};
+pub(crate) use doctor::{DoctorArgs, RightsOf};
 use leader::LeaderArgs;
 use provider::SwapArgs;
 pub(crate) use provider::{ConfigArgs, ProviderArgs};
@@ -59,6 +61,9 @@ pub(crate) enum Command {
     Check(Box<CheckArgs>),
     /// Write a component to a ConfigMap, if `run` would accept it.
     Push(Box<PushArgs>),
+    /// Look for what keeps the cluster and the host from working together: rights, Leases, Nodes, providers, Services, certificates. Print one
+    /// line for each with what is wrong and the fix. Nothing is changed.
+    Doctor(Box<DoctorArgs>),
     /// Write the first files of a provider into a new folder: it builds, has tests, and passes `check`.
     New(NewArgs),
     /// Print the JSON schema of a --providers file.

@@ -36,7 +36,7 @@ mod annotations;
 mod backends;
 mod claims;
 mod cleanup;
-mod condition;
+pub(crate) mod condition;
 pub(crate) mod digest;
 mod entry;
 mod error;
