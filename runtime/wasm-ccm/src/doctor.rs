@@ -30,6 +30,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use ccm_controllers::{Node, ReflectorHandle};
 use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::jiff::SignedDuration;
 use kube::Client;
 use tokio::task::JoinSet;
 
@@ -100,7 +101,7 @@ async fn examine(args: &DoctorArgs) -> Vec<Finding> {
     let (of_leases, led) = leases::read(client, &peers, args.leader.leader_elect, &args.beside, clock.now()).await;
     findings.extend(of_leases);
     findings.extend(managers::read(client, &peers.namespace, &args.beside).await);
-    let (of_nodes, of_services) = objects(client, *clock, &providers, led).await;
+    let (of_nodes, of_services) = objects(client, *clock, &providers, led, args.waiting_after).await;
     findings.extend(of_nodes);
     findings.extend(of_providers);
     findings.extend(of_services);
@@ -120,7 +121,13 @@ async fn connect(args: &DoctorArgs) -> Result<(Client, String)> {
 }
 
 /// What Nodes and Services show.
-async fn objects(client: &Client, clock: Clock, providers: &Providers, led: Led) -> (Vec<Finding>, Vec<Finding>) {
+async fn objects(
+    client: &Client,
+    clock: Clock,
+    providers: &Providers,
+    led: Led,
+    patience: Duration,
+) -> (Vec<Finding>, Vec<Finding>) {
     let mut readers = JoinSet::new();
     let read = tokio::time::timeout(LISTS, check::stores(client, &mut readers)).await;
     let why = match read {
@@ -132,9 +139,11 @@ async fn objects(client: &Client, clock: Clock, providers: &Providers, led: Led)
                 .map(ReflectorHandle::reader)
                 .map(|services| services.state())
                 .unwrap_or_default();
-            let now = clock.now();
-            let of_nodes = nodes::judge(&nodes, providers.descriptors.as_deref(), now);
-            return (of_nodes, services::judge(&services, &providers.classes, led, now));
+            let (now, patience) = (clock.now(), SignedDuration::try_from(patience).unwrap_or(SignedDuration::MAX));
+            let of_nodes = nodes::judge(&nodes, providers.descriptors.as_deref(), patience, now);
+            let of_services =
+                services::judge(&services, &services::Judge { classes: &providers.classes, led, patience, now });
+            return (of_nodes, of_services);
         }
         Ok(Err(error)) => format!("{error:#}"),
         Err(_elapsed) => format!("no complete answer within {LISTS:?}"),

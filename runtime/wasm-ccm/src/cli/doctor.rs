@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use anyhow::Result;
+use ccm_rollout::config::duration::parse;
 use ccm_rollout::config::{self, ProviderConfig};
 use clap::Args;
 
@@ -34,6 +36,9 @@ pub(crate) struct DoctorArgs {
     /// program. May be given several times.
     #[arg(long, value_name = "NAME", help_heading = "Cluster")]
     pub(crate) beside: Vec<String>,
+    /// Time after which a Node that is not initialised, and a Service without an address, count as waiting.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse, help_heading = "Cluster")]
+    pub(crate) waiting_after: Duration,
     /// Where the provider's component is: a file, a folder, or configmap:NAMESPACE/NAME[/KEY]. Without this flag, doctor looks for the
     /// ConfigMap of the overlays, kube-system/wasm-ccm-provider.
     #[arg(long, value_name = "SOURCE", help_heading = "Provider")]

@@ -9,11 +9,14 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::finding::{Check, Finding};
 
-/// A Node that has waited so long for its initialisation waits for something that does not come by itself.
-const LONG: SignedDuration = SignedDuration::from_mins(5);
-
-/// `providers`: all that the process has; none where one of them could not be loaded.
-pub(super) fn judge(nodes: &[Arc<Node>], providers: Option<&[Descriptor]>, now: Timestamp) -> Vec<Finding> {
+/// `providers`: all that the process has; none where one of them could not be loaded. A Node that is older than `patience` should be
+/// initialised.
+pub(super) fn judge(
+    nodes: &[Arc<Node>],
+    providers: Option<&[Descriptor]>,
+    patience: SignedDuration,
+    now: Timestamp,
+) -> Vec<Finding> {
     let check = Check::Nodes;
     let names =
         |nodes: &[&Arc<Node>]| -> Vec<String> { nodes.iter().map(|node| format!("Node {}", node.name)).collect() };
@@ -21,9 +24,9 @@ pub(super) fn judge(nodes: &[Arc<Node>], providers: Option<&[Descriptor]>, now: 
     let mut findings = vec![];
 
     let age = |node: &Node| node.created.map(|created| now.duration_since(created));
-    let waiting = of(&|node| is_uninitialized(node) && age(node).is_some_and(|age| age > LONG));
+    let waiting = of(&|node| is_uninitialized(node) && age(node).is_some_and(|age| age > patience));
     if let Some(longest) = waiting.iter().filter_map(|node| age(node)).max() {
-        let longest = SignedDuration::from_mins(longest.as_mins());
+        let longest = SignedDuration::from_secs(longest.as_secs());
         findings.push(
             check
                 .wrong(
@@ -99,7 +102,8 @@ mod tests {
 
     fn told(nodes: &[Arc<Node>]) -> Vec<String> {
         let provider = Descriptor { provider_id_schemes: vec!["cloud".to_owned()], ..Descriptor::default() };
-        let findings = judge(nodes, Some(&[provider]), "2026-11-26T10:00:00Z".parse().unwrap());
+        let findings =
+            judge(nodes, Some(&[provider]), SignedDuration::from_mins(5), "2026-11-26T10:00:00Z".parse().unwrap());
         findings
             .into_iter()
             .map(|one| format!("{:?} {}: {}", one.judgement, one.objects.join(", "), one.found))
@@ -133,7 +137,7 @@ mod tests {
 
     #[test]
     fn without_its_providers_no_scheme_is_strange() {
-        let findings = judge(&[node("a", Some("x://1"), false, OLD)], None, Timestamp::now());
+        let findings = judge(&[node("a", Some("x://1"), false, OLD)], None, SignedDuration::ZERO, Timestamp::now());
         assert_eq!(findings[0].judgement, super::super::finding::Judgement::Good);
     }
 }

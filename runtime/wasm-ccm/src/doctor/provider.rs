@@ -66,7 +66,9 @@ impl Judge<'_> {
             packed.len()
         );
         findings.push(of(check.good(taken)));
-        if !self.online && !is_configured(config) {
+        // Some need none.
+        let is_needed = !(descriptor.endpoints.is_empty() && descriptor.credentials.is_empty());
+        if is_needed && !self.online && !is_configured(config) {
             let fix = "give the flags of `run` about the provider, such as --cloud-config, --endpoint and --credential, or --providers";
             findings.push(of(check.unjudged("its configuration and credentials are not known here", fix)));
             return Ok(descriptor);
@@ -80,11 +82,9 @@ impl Judge<'_> {
                     true => check.good("its configuration is right, and the cloud accepts the credentials"),
                     false => check.good("its configuration is right, and its credentials are there"),
                 }));
-                if !self.online {
-                    let fix = "doctor --online asks the cloud";
-                    findings.push(of(
-                        check.note("whether the cloud is reachable and accepts the credentials is not judged", fix)
-                    ));
+                if is_needed && !self.online {
+                    let found = "whether the cloud is reachable and accepts the credentials is not judged";
+                    findings.push(of(check.note(found, "doctor --online asks the cloud")));
                 }
             }
             Err(rejected) => findings.push(of(self.rejected(config, rejected))),

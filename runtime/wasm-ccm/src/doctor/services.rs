@@ -10,15 +10,22 @@ use kube::ResourceExt as _;
 use super::finding::{Check, Finding};
 use super::leases::Led;
 
-/// A Service is left alone for so long before it counts as waiting.
-const SHORT: SignedDuration = SignedDuration::from_mins(2);
+/// How Services are judged.
+pub(super) struct Judge<'a> {
+    /// Classes that the providers serve, besides none.
+    pub(super) classes: &'a [String],
+    pub(super) led: Led,
+    /// A Service that is older should have an address, or a condition that says why not.
+    pub(super) patience: SignedDuration,
+    pub(super) now: Timestamp,
+}
 
-/// `classes`: which the providers serve, besides none.
-pub(super) fn judge(services: &[Arc<Service>], classes: &[String], led: Led, now: Timestamp) -> Vec<Finding> {
+/// What Services show.
+pub(super) fn judge(services: &[Arc<Service>], judge: &Judge<'_>) -> Vec<Finding> {
     let check = Check::Services;
-    let mut findings: Vec<Finding> = services.iter().filter_map(|service| waiting(service, classes, now)).collect();
+    let mut findings: Vec<Finding> = services.iter().filter_map(|service| waiting(service, judge)).collect();
     let kept: Vec<&Arc<Service>> = services.iter().filter(|service| has_finalizer(service)).collect();
-    if led == Led::No && !kept.is_empty() {
+    if judge.led == Led::No && !kept.is_empty() {
         let hang = kept.iter().filter(|service| is_deleting(service)).count();
         let found = format!(
             "keeps the finalizer service.kubernetes.io/load-balancer-cleanup, and no host runs: {hang} of {} hang in their deletion, the others will",
@@ -39,7 +46,7 @@ fn name(service: &Service) -> String {
 }
 
 /// What keeps it from having a load balancer as it asks for.
-fn waiting(service: &Service, classes: &[String], now: Timestamp) -> Option<Finding> {
+fn waiting(service: &Service, judge: &Judge<'_>) -> Option<Finding> {
     if !is_load_balancer(service) {
         return None;
     }
@@ -53,17 +60,17 @@ fn waiting(service: &Service, classes: &[String], now: Timestamp) -> Option<Find
         let told = || check.wrong(format!("waits ({reason}): {message}"), events).about([name(service)]);
         return (condition.status != "True").then(told);
     }
-    let age = service.metadata.creation_timestamp.as_ref().map(|created| now.duration_since(created.0));
+    let age = service.metadata.creation_timestamp.as_ref().map(|created| judge.now.duration_since(created.0));
     let has_address = service
         .status
         .as_ref()
         .and_then(|status| status.load_balancer.as_ref())
         .is_some_and(|balancer| balancer.ingress.as_ref().is_some_and(|ingress| !ingress.is_empty()));
-    if is_deleting(service) || has_address || age.is_none_or(|age| age <= SHORT) {
+    if is_deleting(service) || has_address || age.is_none_or(|age| age <= judge.patience) {
         return None;
     }
     let class = service.spec.as_ref().and_then(|spec| spec.load_balancer_class.as_deref());
-    let finding = match class.filter(|class| !classes.iter().any(|known| known == class)) {
+    let finding = match class.filter(|class| !judge.classes.iter().any(|known| known == class)) {
         Some(class) => {
             let found =
                 format!("waits, and its class {class} is none of these providers': another manager has to serve it");
@@ -95,7 +102,15 @@ mod tests {
     }
 
     fn told(service: Arc<Service>, led: Led) -> Vec<String> {
-        let findings = judge(&[service], &["mine".to_owned()], led, "2026-11-26T10:00:00Z".parse().unwrap());
+        let findings = judge(
+            &[service],
+            &Judge {
+                classes: &["mine".to_owned()],
+                led,
+                patience: SignedDuration::from_mins(2),
+                now: "2026-11-26T10:00:00Z".parse().unwrap(),
+            },
+        );
         findings
             .into_iter()
             .map(|one| format!("{:?} {}: {}", one.judgement, one.objects.join(", "), one.found))
