@@ -110,7 +110,7 @@ impl Finding {
     }
 
     fn line(&self) -> String {
-        let mut line = format!("{:<8} {:<11}", self.judgement.as_str(), self.check.as_str());
+        let mut line = format!("{:<8} {:<10}  ", self.judgement.as_str(), self.check.as_str());
         if !self.objects.is_empty() {
             let named: Vec<&str> = self.objects.iter().take(NAMED).map(String::as_str).collect();
             let more = self.objects.len() - named.len();
@@ -184,7 +184,7 @@ mod tests {
         let objects = ["d", "c\n", "b", "a", "e"].map(str::to_owned);
         let finding = Check::Services.wrong("the cloud says:\r\n\u{1b}[2Jno", "ask it").about(objects);
         let text = Report::new(vec![finding.clone()]).text();
-        let wanted = "WRONG    services   a, b, c and 2 more: the cloud says: [2Jno; fix: ask it\n1 wrong, 0 could not be judged";
+        let wanted = "WRONG    services    a, b, c and 2 more: the cloud says: [2Jno; fix: ask it\n1 wrong, 0 could not be judged";
         assert_eq!(text, wanted);
         assert_eq!(finding.objects, ["a", "b", "c", "d", "e"]);
     }

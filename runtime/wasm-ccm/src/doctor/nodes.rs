@@ -64,7 +64,8 @@ pub(super) fn judge(
 
     findings.extend(providers.and_then(|providers| strangers(nodes, providers)));
     if findings.is_empty() {
-        findings.push(check.good(format!("{} Nodes: none waits, and each has a provider ID of its own", nodes.len())));
+        findings
+            .push(check.good(format!("Nodes: {}; none waits for long, and none shares its provider ID", nodes.len())));
     }
     findings
 }
@@ -115,7 +116,7 @@ mod tests {
     #[test]
     fn a_healthy_cluster_and_a_new_node_are_good() {
         let nodes = [node("a", Some("cloud://1"), false, OLD), node("b", None, true, "2026-11-26T09:55:00Z")];
-        assert_eq!(told(&nodes), ["Good : 2 Nodes: none waits, and each has a provider ID of its own"]);
+        assert_eq!(told(&nodes), ["Good : Nodes: 2; none waits for long, and none shares its provider ID"]);
         assert_eq!(told(&[]).len(), 1);
     }
 

@@ -36,7 +36,7 @@ pub(super) fn judge(services: &[Arc<Service>], judge: &Judge<'_>) -> Vec<Finding
     }
     if findings.is_empty() {
         let many = services.iter().filter(|service| is_load_balancer(service)).count();
-        findings.push(check.good(format!("{many} Services of type LoadBalancer: none waits")));
+        findings.push(check.good(format!("Services of type LoadBalancer: {many}; none waits for long")));
     }
     findings
 }
