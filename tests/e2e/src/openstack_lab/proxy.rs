@@ -93,7 +93,13 @@ impl Proxy {
     /// Keystone's address, as a `cloud.conf` has it.
     #[must_use]
     pub fn auth_url(&self) -> String {
-        format!("{}/identity/v3", self.shared.url)
+        format!("{}/v3", self.address("identity"))
+    }
+
+    /// A service's address, as its catalogue has it, and as it stands in answers.
+    #[must_use]
+    pub fn address(&self, service: &str) -> String {
+        format!("{}/{service}", self.shared.url)
     }
 
     /// A fault for requests from now on.

@@ -221,7 +221,8 @@ impl Tenant {
                 let name = object["id"].as_str().or(object["secret_ref"].as_str()).unwrap_or_default().to_owned();
                 if let Some(fields) = object.as_object_mut() {
                     fields.retain(|field, _| {
-                        !["updated_at", "revision_number", "status", "security_group_rules"].contains(&&**field)
+                        !["updated_at", "updated", "revision_number", "status", "security_group_rules"]
+                            .contains(&&**field)
                     });
                 }
                 found.insert(format!("{kind} {name}"), object);

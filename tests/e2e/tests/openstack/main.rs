@@ -8,7 +8,7 @@
 //! | `balancers` | Services and their load balancers: made, changed, followed, deleted |
 //! | `errors` | load balancers in ERROR: reported, made anew, deleted again |
 //! | `owners` | whose a load balancer is: of another cluster, of another project, of several Services |
-//! | `options` | other protocols, security groups |
+//! | `options` | other protocols, security groups, TLS |
 //! | `routes` | routes through the router, and pairs on ports |
 //! | `manifest` | the overlay, with the Secret of the Go manager |
 //! | `faults` | requests that fail on their way |

@@ -1,9 +1,11 @@
-//! What a Service or the `cloud.conf` can ask for besides ports: other protocols, security groups.
+//! What a Service or the `cloud.conf` can ask for besides ports: other protocols, security groups, TLS.
 
 use ccm_cluster::await_absent;
 use ccm_e2e::openstack_lab::{Server, until};
+use http::Method;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
+use tokio::process::Command;
 
 use crate::rig::{Rig, initialised};
 use crate::service_look::{annotated, delete, merge, serve_whole, services};
@@ -81,4 +83,48 @@ async fn a_managed_security_group_opens_node_ports_follows_nodes_and_goes_with_i
     delete(rig.client(), "web").await;
     await_absent(&services(rig.client()), "web", LIMIT).await.unwrap();
     rig.end_as(&before, host).await;
+}
+
+/// A certificate with its key, as Octavia takes it: PKCS #12 without a password, in base64.
+async fn certificate() -> String {
+    let folder = tempfile::tempdir().unwrap();
+    for line in [
+        "req -x509 -newkey rsa:2048 -nodes -subj /CN=web.example -days 2 -keyout key.pem -out cert.pem",
+        "pkcs12 -export -inkey key.pem -in cert.pem -passout pass: -out web.p12",
+        "base64 -A -in web.p12 -out web.base64",
+    ] {
+        let run = Command::new("openssl").args(line.split(' ')).current_dir(folder.path()).output().await.unwrap();
+        assert!(run.status.success(), "{line}: {}", String::from_utf8_lossy(&run.stderr));
+    }
+    std::fs::read_to_string(folder.path().join("web.base64")).unwrap()
+}
+
+/// With a password: Octavia asks Barbican in the name of whoever asks Octavia, which an application credential does not allow.
+#[tokio::test]
+#[ignore = "needs the lab of `./just test-openstack`"]
+async fn tls_ends_at_the_load_balancer_with_a_certificate_of_barbican() {
+    let rig = Rig::new().await;
+    rig.members(["n1"]).await;
+    let secret = json!({
+        "name": "web", "payload": certificate().await, "payload_content_type": "application/octet-stream",
+        "payload_content_encoding": "base64",
+    });
+    let made = rig.tenant.user.send("key-manager", Method::POST, "/v1/secrets", Some(secret)).await.unwrap();
+    let (_, path) = made["secret_ref"].as_str().unwrap().split_once("/v1/").unwrap();
+    // As the host sees it.
+    let reference = format!("{}/v1/{path}", rig.proxy.address("key-manager"));
+    let before = rig.tenant.inventory().await.unwrap();
+    let host = rig.start(&rig.configure(&rig.tenant.by_password(&rig.tenant.password), &rig.sections()), &[]);
+    host.ready().await;
+    let mut differs = annotated([("loadbalancer.openstack.org/default-tls-container-ref", &reference)]);
+    merge(&mut differs, json!({ "spec": { "ports": [{ "port": 443 }] } }));
+    serve_whole(rig.client(), "web", differs).await;
+    assert_eq!(protocols(&rig).await, [(443, "TERMINATED_HTTPS".to_owned(), "HTTP".to_owned())]);
+    let listeners = rig.tenant.list("load-balancer", "/v2.0/lbaas/listeners", "listeners").await.unwrap();
+    assert_eq!(listeners[0]["default_tls_container_ref"], made["secret_ref"]);
+    delete(rig.client(), "web").await;
+    await_absent(&services(rig.client()), "web", LIMIT).await.unwrap();
+    until(LIMIT, async || Ok(rig.tenant.inventory().await? == before)).await.unwrap();
+    rig.tenant.user.delete("key-manager", &format!("/v1/{path}")).await.unwrap();
+    rig.end(host).await;
 }
