@@ -77,10 +77,7 @@ async fn examine(args: &DoctorArgs) -> Vec<Finding> {
     };
     let (mut findings, cluster) = cluster;
     let configured = args.configured();
-    let named = match &configured {
-        Ok(configs) if args.names_a_source() => configs.clone(),
-        _ => vec![],
-    };
+    let configs = configured.as_ref().map(Clone::clone).unwrap_or_default();
     let judge = Judge {
         client: cluster.as_ref().map(|(client, _)| client),
         cluster_name: &args.cluster_name,
@@ -97,7 +94,7 @@ async fn examine(args: &DoctorArgs) -> Vec<Finding> {
         return findings;
     };
     let peers = args.leader.peers(None);
-    findings.extend(rights::review(client, &args.rights_of, &peers, &named).await);
+    findings.extend(rights::review(client, &args.rights_of, &peers, &configs, args.names_a_source()).await);
     let (of_leases, led) = leases::read(client, &peers, args.leader.leader_elect, &args.beside, clock.now()).await;
     findings.extend(of_leases);
     findings.extend(managers::read(client, &peers.namespace, &args.beside).await);

@@ -33,7 +33,7 @@ fn judge(pods: &[Pod], namespace: &str, beside: &[String]) -> Vec<Finding> {
         let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
         for container in containers {
             let program = program(container);
-            if program.contains(MANAGER) && !beside.iter().any(|one| *one == program) {
+            if program.contains(MANAGER) && !beside.contains(&program) {
                 let found = format!("runs {program}: it changes the same Nodes and Services");
                 let fix = format!(
                     "scale its Deployment to 0 or delete its DaemonSet; if it serves another cloud, doctor --beside={program}"

@@ -1,9 +1,12 @@
 //! The rights of the host: every rule of `manifests/base/rbac.yaml`, as the API server judges it.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context as _, Result};
 use ccm_apiserver::{api_error_text, lacks_right};
 use ccm_rollout::PeerSettings;
 use ccm_rollout::config::ProviderConfig;
+use ccm_rollout::config::grants::CredentialPlace;
 use ccm_rollout::source::Source;
 use futures::future::join_all;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
@@ -26,7 +29,9 @@ const HOME: &str = "kube-system";
 /// The name of the manifest that stands for the one of the Lease.
 const LEASE: &str = "cloud-controller-manager";
 /// What to do about a missing right.
-const FIX: &str = "kubectl apply --server-side -k manifests/overlays/NAME (manifests/base/rbac.yaml has the rules)";
+const FIX: &str = "kubectl apply --server-side -k manifests/overlays/NAME (manifests/base/rbac.yaml has the rules; manifests/optional/credential-secret.yaml the one for a Secret)";
+/// What the host does with a Secret that a credential is in.
+const READ: [&str; 3] = ["get", "list", "watch"];
 
 /// One object of the manifest. Bindings have no rules.
 #[derive(Deserialize)]
@@ -80,23 +85,25 @@ impl Right {
         }
     }
 
-    fn told(&self) -> String {
-        let Self { verb, group, resource, name, namespace } = self;
+    /// What it is about.
+    fn object(&self) -> String {
+        let Self { group, resource, name, namespace, .. } = self;
         let group = if group.is_empty() { String::new() } else { format!(".{group}") };
         let name = name.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
         let place = namespace.as_ref().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
-        format!("{verb} {resource}{group}{name}{place}")
+        format!("{resource}{group}{name}{place}")
     }
 }
 
-/// All rights that a host with this Lease and these sources needs.
-fn needed(peers: &PeerSettings, providers: &[ProviderConfig]) -> Result<Vec<Right>> {
+/// All rights that a host with this Lease and these providers needs. Where nobody said it, their components are mounted, and not read
+/// through the API.
+fn needed(peers: &PeerSettings, providers: &[ProviderConfig], is_named: bool) -> Result<Vec<Right>> {
     let objects: Vec<Object> = serde_saphyr::from_multiple(MANIFEST).context("manifests/base/rbac.yaml")?;
     let sources: Vec<(&str, &str)> = providers
         .iter()
         .filter_map(|provider| match &provider.source {
-            Source::ConfigMap { namespace, name, .. } => Some((namespace.as_str(), name.as_str())),
-            Source::Path(_) => None,
+            Source::ConfigMap { namespace, name, .. } if is_named => Some((namespace.as_str(), name.as_str())),
+            _ => None,
         })
         .collect();
     let mut rights = vec![];
@@ -133,7 +140,38 @@ fn needed(peers: &PeerSettings, providers: &[ProviderConfig]) -> Result<Vec<Righ
             }
         }
     }
+    let places = providers.iter().flat_map(|provider| provider.credentials.values());
+    // A Secret may have several credentials.
+    let secrets: BTreeSet<(&String, &String)> = places
+        .filter_map(|place| match place {
+            CredentialPlace::Secret { namespace, name, .. } => Some((namespace, name)),
+            _ => None,
+        })
+        .collect();
+    for (namespace, name) in secrets {
+        rights.extend(READ.map(|verb| Right {
+            verb: verb.to_owned(),
+            group: String::new(),
+            resource: "secrets".to_owned(),
+            name: Some(name.clone()),
+            namespace: Some(namespace.clone()),
+        }));
+    }
     Ok(rights)
+}
+
+/// Rights, those of one kind of objects together.
+fn told<'a>(rights: impl IntoIterator<Item = &'a Right>) -> String {
+    let mut told: Vec<(String, Vec<&str>)> = vec![];
+    for right in rights {
+        let object = right.object();
+        match told.last_mut().filter(|(last, _)| *last == object) {
+            Some((_, verbs)) => verbs.push(&right.verb),
+            None => told.push((object, vec![&right.verb])),
+        }
+    }
+    let each = told.into_iter().map(|(object, verbs)| format!("{} {object}", verbs.join(", ")));
+    each.collect::<Vec<_>>().join("; ")
 }
 
 /// The user that a ServiceAccount is.
@@ -141,15 +179,16 @@ fn user(namespace: &str, name: &str) -> String {
     format!("system:serviceaccount:{namespace}:{name}")
 }
 
-/// Asks about all of them. `providers` are those that the operator named.
+/// Asks about all of them. `is_named`: whether the operator said where components are.
 pub(super) async fn review(
     client: &Client,
     of: &RightsOf,
     peers: &PeerSettings,
     providers: &[ProviderConfig],
+    is_named: bool,
 ) -> Vec<Finding> {
     let check = Check::Rights;
-    let rights = match needed(peers, providers) {
+    let rights = match needed(peers, providers, is_named) {
         Ok(rights) => rights,
         Err(error) => return vec![check.unjudged(format!("{error:#}"), "report this: the program contains the file")],
     };
@@ -179,11 +218,11 @@ async fn judge(client: &Client, of: &RightsOf, rights: Vec<Right>) -> Result<Fin
     };
     let asked = rights.iter().map(|right| is_allowed(client, ask_about, right));
     let answers = join_all(asked).await.into_iter().collect::<Result<Vec<bool>, String>>()?;
-    let missing: Vec<String> =
-        rights.iter().zip(answers).filter(|(_, allowed)| !allowed).map(|(right, _)| right.told()).collect();
+    let asked = rights.iter().zip(answers);
+    let missing: Vec<&Right> = asked.filter(|(_, is_allowed)| !is_allowed).map(|(right, _)| right).collect();
     Ok(match missing.as_slice() {
-        [] => Check::Rights.good(format!("{who} has all {} rights of manifests/base/rbac.yaml", rights.len())),
-        _ => Check::Rights.wrong(format!("{who} may not: {}", missing.join(", ")), FIX),
+        [] => Check::Rights.good(format!("{who} has all {} rights that the host needs", rights.len())),
+        _ => Check::Rights.wrong(format!("{who} may not: {}", told(missing)), FIX),
     })
 }
 
@@ -251,17 +290,17 @@ mod tests {
         PeerSettings { namespace: namespace.to_owned(), lease: lease.to_owned(), identity: None }
     }
 
-    fn told(peers: &PeerSettings, sources: &[&str]) -> Vec<String> {
+    fn all(peers: &PeerSettings, sources: &[&str]) -> Vec<String> {
         let config = |source: &&str| {
             ProviderRecord { source: (*source).to_owned(), ..ProviderRecord::default() }.check().unwrap()
         };
         let providers: Vec<ProviderConfig> = sources.iter().map(config).collect();
-        needed(peers, &providers).unwrap().iter().map(Right::told).collect()
+        needed(peers, &providers, true).unwrap().iter().map(|right| told([right])).collect()
     }
 
     #[test]
     fn every_rule_of_the_manifest_is_asked_about() {
-        let all = told(&peers(HOME, LEASE), &["a.wasm"]);
+        let all = all(&peers(HOME, LEASE), &["a.wasm"]);
         for right in [
             "delete nodes",
             "patch nodes/status",
@@ -285,7 +324,7 @@ mod tests {
 
     #[test]
     fn names_of_the_lease_and_of_sources_are_those_of_the_flags() {
-        let all = told(&peers("cloud", "second"), &["configmap:components/mine", "b.wasm"]);
+        let all = all(&peers("cloud", "second"), &["configmap:components/mine", "b.wasm"]);
         for right in [
             "get leases.coordination.k8s.io second in cloud",
             "watch configmaps mine in components",
@@ -295,5 +334,21 @@ mod tests {
             assert!(all.iter().any(|one| one == right), "{right}: {all:?}");
         }
         assert!(!all.iter().any(|one| one.contains(LEASE) || one.contains(HOME)), "{all:?}");
+        let mounted =
+            ProviderRecord { source: "configmap:a/b".to_owned(), ..ProviderRecord::default() }.check().unwrap();
+        let rights = needed(&peers("cloud", "second"), &[mounted], false).unwrap();
+        assert!(!told(&rights).contains("configmaps b"), "{rights:?}");
+    }
+
+    #[test]
+    fn a_secret_of_a_credential_is_asked_about_and_verbs_are_told_together() {
+        let place = |name: &str| (name.to_owned(), "secret:cloud/keys/KEY".replace("KEY", name));
+        let credentials = ["user", "password"].map(place).into();
+        let record = ProviderRecord { source: "a.wasm".to_owned(), credentials, ..ProviderRecord::default() };
+        let rights = needed(&peers(HOME, LEASE), &[record.check().unwrap()], false).unwrap();
+        let secrets: Vec<&Right> = rights.iter().filter(|right| right.resource == "secrets").collect();
+        assert_eq!(secrets.len(), 3, "{secrets:?}");
+        assert_eq!(told(secrets), "get, list, watch secrets keys in cloud");
+        assert!(told(&rights).starts_with("get, list, watch, patch, delete nodes; patch nodes/status; "));
     }
 }

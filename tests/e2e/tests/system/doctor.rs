@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ccm_cluster::{NodeFixture, register_nodes};
+use ccm_cluster::NodeFixture;
 use ccm_e2e::host::{component, until};
 use ccm_e2e::manifest;
 use ccm_sim_digitalocean::TOKEN;
@@ -149,7 +149,7 @@ async fn a_missing_right_is_named_to_an_administrator_and_to_the_account_itself(
     let stage = Stage::bare(ccm_cluster::Settings::default()).await;
     let provider = provider();
     let (_, found) = doctor(&stage.cluster.kubeconfig(), &[&provider]).one("rights", "wrong");
-    for right in ["delete nodes", "patch nodes/status", "create leases.coordination.k8s.io in kube-system"] {
+    for right in ["patch, delete nodes; patch nodes/status", "create leases.coordination.k8s.io in kube-system"] {
         assert!(found.contains(right), "{right}: {found}");
     }
 
@@ -172,7 +172,7 @@ async fn a_missing_right_is_named_to_an_administrator_and_to_the_account_itself(
     let (_, found) = doctor(rival, &[&provider]).one("rights", "unjudged");
     assert!(found.ends_with(&format!("{RIVAL} may not ask about {}", stage.user())), "{found}");
     let (_, found) = doctor(rival, &[&provider, "--rights-of=self"]).one("rights", "wrong");
-    assert!(found.starts_with(&format!("{RIVAL} may not: get nodes")), "{found}");
+    assert!(found.starts_with(&format!("{RIVAL} may not: get, list, watch, patch, delete nodes;")), "{found}");
 }
 
 #[tokio::test]
@@ -187,7 +187,9 @@ async fn nodes_that_wait_and_nodes_that_nobody_can_serve_are_named() {
         known("twin-b", "cloudlycke://1"),
         known("good", "cloudlycke://2"),
     ];
-    register_nodes(stage.client(), fixtures).await.unwrap();
+    for fixture in fixtures {
+        fixture.register(stage.client()).await.unwrap();
+    }
     let flags = [provider(), "--waiting-after=0s".to_owned()];
     let look = || doctor(&stage.cluster.kubeconfig(), &flags.each_ref().map(String::as_str));
     // Times of the API server are whole seconds.
@@ -283,6 +285,9 @@ async fn credentials_that_are_missing_or_refused_and_a_cloud_that_cannot_be_reac
     assert!(found.contains("the Secret does not exist"), "{found}");
     let object = json!({ "metadata": { "name": "digitalocean" }, "stringData": { "access-token": TOKEN } });
     create(Api::<Secret>::namespaced(stage.client().clone(), "kube-system"), object).await;
+    // What an administrator may read, the host may not.
+    let (_, found) = look(&[&endpoint, secret]).one("rights", "wrong");
+    assert!(found.ends_with("may not: get, list, watch secrets digitalocean in kube-system"), "{found}");
     let answer = look(&[&endpoint, secret, "--online"]);
     assert!(answer.are_all("providers", "good"), "{}", answer.text);
     assert!(!answer.text.contains(TOKEN));
