@@ -43,6 +43,10 @@ use leases::Led;
 use provider::{Judge, Providers};
 use server::Clock;
 
+/// What needs an API server.
+const OF_CLUSTER: [Check; 6] =
+    [Check::Rights, Check::Leases, Check::Managers, Check::Nodes, Check::Services, Check::Webhook];
+
 /// How long the lists of Nodes and Services may take.
 const LISTS: Duration = Duration::from_secs(60);
 
@@ -87,10 +91,8 @@ async fn examine(args: &DoctorArgs) -> Vec<Finding> {
     let (of_providers, providers) = judge.all(configured).await;
     let Some((client, clock)) = &cluster else {
         findings.extend(of_providers);
-        let fix = "first reach the API server";
-        findings.push(
-            Check::Nodes.unjudged("rights, Leases, managers, Nodes, Services and the webhook are not judged", fix),
-        );
+        let unjudged = |check: Check| check.unjudged("not judged without an API server", "first reach the API server");
+        findings.extend(OF_CLUSTER.map(unjudged));
         return findings;
     };
     let peers = args.leader.peers(None);

@@ -133,7 +133,9 @@ async fn an_api_server_that_cannot_be_asked_is_wrong_and_the_provider_is_judged_
         let (_, found) = answer.one("api-server", "wrong");
         assert!(found.contains(part), "{found}");
         assert!(answer.are_all("providers", "good") && !answer.of("providers").is_empty(), "{}", answer.text);
-        answer.one("nodes", "unjudged");
+        for check in ["rights", "leases", "managers", "nodes", "services", "webhook"] {
+            answer.one(check, "unjudged");
+        }
     }
     let stage = Stage::bare(ccm_cluster::Settings::default()).await;
     let text = std::fs::read_to_string(stage.kubeconfig()).unwrap();
@@ -296,12 +298,22 @@ async fn credentials_that_are_missing_or_refused_and_a_cloud_that_cannot_be_reac
     let refused = format!("--credential=access-token=file:{}", refused.display());
     let (_, found) = look(&[&endpoint, &refused, "--online"]).one("providers", "wrong");
     assert!(found.contains("(step check)") && found.contains("Unable to authenticate you"), "{found}");
-    let nowhere = ["--endpoint=api=http://127.0.0.1:1", "--limit=call-time=3s"];
-    let answer = look(&[&nowhere[..], &[&refused, "--online"]].concat());
-    let (_, found) = answer.one("providers", "wrong");
-    assert!(found.contains("(step check)") && found.contains("http://127.0.0.1:1"), "{found}");
-    let fix = answer.of("providers").into_iter().find_map(|finding| finding["fix"].as_str()).unwrap();
-    assert!(fix.contains("DNS") && fix.contains("proxy"), "{fix}");
+    // The API server is a server of an authority that nobody knows.
+    let stranger = format!("--endpoint=api={}", stage.cluster.url());
+    for (flags, part) in [
+        (&["--endpoint=api=http://127.0.0.1:1"][..], "(http://127.0.0.1:1)"),
+        (&["--endpoint=api=https://nowhere.invalid"], "(https://nowhere.invalid)"),
+        (&[&stranger], "certificate"),
+        (&["--endpoint=api=https://api.example", "--proxy=*=http://127.0.0.1:1"], "tunnel"),
+    ] {
+        let answer = look(&[flags, &[&refused, "--online", "--limit=call-time=3s"]].concat());
+        let (_, found) = answer.one("providers", "wrong");
+        assert!(found.contains("(step check)") && found.contains(part), "{found}");
+        let fix = answer.of("providers").into_iter().find_map(|finding| finding["fix"].as_str()).unwrap();
+        for word in ["DNS", "proxy", "CA"] {
+            assert!(fix.contains(word), "{fix}");
+        }
+    }
 }
 
 #[tokio::test]
