@@ -304,6 +304,20 @@ overlay NAME: build-providers
     echo "Say in $overlay/kustomization.yaml where the image is (newName, newTag), then"
     echo "    kubectl apply --server-side -k $overlay"
 
+# A provider into manifests/chart, ready to be installed with Helm
+chart NAME: build-providers
+    #!/usr/bin/env bash
+    set -euo pipefail
+    name={{ quote(NAME) }}
+    if [ ! -f "manifests/chart/providers/$name.yaml" ]; then
+        echo "error: the chart knows no provider $name; it knows: $(basename -s .yaml manifests/chart/providers/* | xargs)" >&2
+        exit 1
+    fi
+    # A release holds all that is in the chart: one component is enough.
+    rm -f manifests/chart/components/*.wasm.gz
+    gzip -9nc "target/providers/$name.wasm" >"manifests/chart/components/$name.wasm.gz"
+    echo "helm upgrade --install wasm-ccm manifests/chart --namespace kube-system --set provider=$name,image.repository=REGISTRY/wasm-ccm,image.tag=TAG"
+
 # Each provider into its overlay
 overlays: build-providers
     #!/usr/bin/env bash
@@ -489,7 +503,12 @@ _hello-tools: _tools
     exit 0
 
 # What CI builds while its first steps leave something idle.
-_aside: _control-plane (_cargo-tool "cargo-deny" cargo_deny) (_cargo-tool "cargo-cyclonedx" cargo_cyclonedx) _hello-tools
+_aside: _control-plane (_cargo-tool "cargo-deny" cargo_deny) (_cargo-tool "cargo-cyclonedx" cargo_cyclonedx) _hello-tools _chart-tools
+
+# Helm and promtool, which tests run.
+_chart-tools: _tools
+    cd tests/e2e/helm && go tool helm version >/dev/null
+    cd tests/e2e/promtool && GOFLAGS="-buildvcs=false -tags=remove_all_sd" go tool promtool --version >/dev/null
 
 # What `cargo check` for another processor needs: its standard library, and for what is in C Debian's cross compiler.
 _target NAME: _tools

@@ -113,7 +113,8 @@ pub(crate) fn read(sources: Sources<'_>) -> (Config, Vec<Problem>) {
             Interface::Public
         })
     });
-    problems.iter_mut().for_each(|problem| way_out(problem, sources.conf));
+    let entries = entries(sources.conf);
+    problems.iter_mut().for_each(|problem| way_out(problem, &entries));
     problems.extend(balancers::problems(&balancers));
     if let Some(value) = sources.regional.filter(|value| !matches!(*value, "true" | "false" | "")) {
         let message = format!("{value:?} has no effect: only true adds the region to provider IDs");
@@ -132,33 +133,64 @@ pub(crate) fn read(sources: Sources<'_>) -> (Config, Vec<Problem>) {
     (config, problems)
 }
 
-/// Says in the words of an INI file what is wrong with its values, and what to write.
-fn way_out(problem: &mut Problem, conf: Option<&str>) {
-    let Some((section, key)) = problem.field.strip_prefix("cloud-config:").and_then(|path| path.split_once('.')) else {
-        return;
-    };
-    let message = problem.message.as_str();
-    let better = if section == "loadbalancerclass" && message.starts_with("must be a mapping") {
-        "stands in a [LoadBalancerClass] without a name: write [LoadBalancerClass \"NAME\"]".to_owned()
-    } else if message.starts_with("must be ") && message.ends_with(", not `true` or `false`") {
-        format!("has no `=`: write {} = VALUE", key.rsplit('.').next().unwrap_or_default())
-    } else if let "must be `true` or `false`, not a text" | "must be a whole number" = message {
-        let Some(value) = conf.and_then(|conf| value(conf, section, key)) else { return };
-        format!("{}, not {value:?}", message.trim_end_matches(", not a text"))
-    } else {
-        return;
+/// Keys that are `true` or `false`; one without `=` is a yes.
+const FLAGS: [&str; 10] = [
+    "tls-insecure",
+    "use-clouds",
+    "ipv6-support-disabled",
+    "enabled",
+    "internal-lb",
+    "create-monitor",
+    "manage-security-groups",
+    "cascade-delete",
+    "enable-ingress-hostname",
+    "provider-requires-serial-api-calls",
+];
+/// Keys that are whole numbers.
+const NUMBERS: [&str; 3] = ["monitor-max-retries", "monitor-max-retries-down", "max-shared-lb"];
+
+/// Says in the words of an INI file what is wrong with its values, and what to write. What stands in the file decides, not what was said.
+fn way_out(problem: &mut Problem, entries: &[serde_json::Value]) {
+    let place = problem.field.strip_prefix("cloud-config:").and_then(|path| path.split_once('.'));
+    let Some((section, path)) = place.filter(|_| problem.fatal) else { return };
+    let key = path.rsplit('.').next().unwrap_or_default();
+    let Some(entry) = entry(entries, section, path) else { return };
+    let better = match entry.get("value").and_then(serde_json::Value::as_str) {
+        _ if section == "loadbalancerclass" && part(entry, "name").is_none() => {
+            "stands in a [LoadBalancerClass] without a name: write [LoadBalancerClass \"NAME\"]".to_owned()
+        }
+        None if !FLAGS.contains(&key) => format!("has no `=`: write {key} = VALUE"),
+        Some(value) if FLAGS.contains(&key) && !is_flag(value) => format!("must be `true` or `false`, not {value:?}"),
+        Some(value) if NUMBERS.contains(&key) && value.parse::<i64>().is_err() => {
+            format!("must be a whole number, not {value:?}")
+        }
+        _ => return,
     };
     problem.message = better;
 }
 
-/// What a key of a section has in the file; of several the last one, which counts.
-fn value(conf: &str, section: &str, key: &str) -> Option<String> {
-    let entries: Vec<serde_json::Value> = serde_json::from_str(conf).ok()?;
-    let is = |entry: &serde_json::Value, part, name: &str| {
-        entry.get(part).and_then(serde_json::Value::as_str).is_some_and(|text| text.eq_ignore_ascii_case(name))
+/// Whether it is one of the words that the reader takes for `true` or `false`.
+fn is_flag(value: &str) -> bool {
+    ["true", "yes", "on", "1", "false", "no", "off", "0"].iter().any(|word| value.eq_ignore_ascii_case(word))
+}
+
+/// The entries of an INI file.
+fn entries(conf: Option<&str>) -> Vec<serde_json::Value> {
+    conf.and_then(|conf| serde_json::from_str(conf).ok()).unwrap_or_default()
+}
+
+fn part<'e>(entry: &'e serde_json::Value, part: &str) -> Option<&'e str> {
+    entry.get(part).and_then(serde_json::Value::as_str)
+}
+
+/// The entry at a key of a section, `NAME.KEY` in one that has a name; of several the last one, which counts.
+fn entry<'e>(entries: &'e [serde_json::Value], section: &str, path: &str) -> Option<&'e serde_json::Value> {
+    let is_there = |entry: &&serde_json::Value| {
+        let key = part(entry, "key").unwrap_or_default().to_ascii_lowercase();
+        let at = part(entry, "name").map_or(key.clone(), |name| format!("{name}.{key}"));
+        at == path && part(entry, "section").is_some_and(|found| found.eq_ignore_ascii_case(section))
     };
-    let entry = entries.iter().rfind(|entry| is(entry, "section", section) && is(entry, "key", key))?;
-    Some(entry.get("value")?.as_str()?.to_owned())
+    entries.iter().rfind(is_there)
 }
 
 /// `[Global]`, and what `clouds.yaml` has of it.

@@ -24,6 +24,7 @@ mod reaction;
 mod route;
 mod service;
 mod shrink;
+mod spelling;
 mod store;
 mod view;
 mod waking;
@@ -57,6 +58,7 @@ pub use service::{
     LoadBalancerMember, LoadBalancerMembers, ServiceController, ServiceControllerParts, ServiceMemory, ServiceMetrics,
     ServiceSettings,
 };
+pub use spelling::nearest;
 pub use store::{FirstList, Node, Reflector, ReflectorHandle, Stored};
 pub use view::node::{cloud_node, is_uninitialized};
 pub use view::selector::NodeLabels;

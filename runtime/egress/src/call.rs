@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::budget::Class;
-use crate::capture::Generation;
+use crate::captured::Generation;
 use crate::memory::{CallMemory, NoRoom};
 
 /// One call, from the network's side.

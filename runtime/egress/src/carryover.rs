@@ -7,7 +7,7 @@ use ccm_cloud::Descriptor;
 use parking_lot::Mutex;
 
 use crate::budget::{BudgetSettings, EndpointBudget};
-use crate::capture::Captured;
+use crate::captured::Captured;
 use crate::credentials::Pin;
 use crate::endpoints::Bindings;
 

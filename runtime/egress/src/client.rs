@@ -51,23 +51,39 @@ impl Default for ClientSettings {
 
 /// A file for TLS. What the configuration calls its path may be a secret, if the component names the wrong key: then
 /// messages show where it stands instead.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) struct TlsFile {
     path: PathBuf,
     instead: Option<String>,
+    /// Which key of the configuration names it, for messages.
+    origin: Option<String>,
 }
+
+impl PartialEq for TlsFile {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.path, &self.instead) == (&other.path, &other.instead)
+    }
+}
+
+impl Eq for TlsFile {}
 
 impl TlsFile {
     /// A file whose path nobody may see, and the words for it.
     #[must_use]
     pub(crate) fn hidden(path: PathBuf, instead: String) -> Self {
-        Self { path, instead: Some(instead) }
+        Self { path, instead: Some(instead), origin: None }
+    }
+
+    /// A file that is named there.
+    #[must_use]
+    pub(crate) fn named(path: PathBuf, origin: String) -> Self {
+        Self { path, instead: None, origin: Some(origin) }
     }
 }
 
 impl From<PathBuf> for TlsFile {
     fn from(path: PathBuf) -> Self {
-        Self { path, instead: None }
+        Self { path, instead: None, origin: None }
     }
 }
 
@@ -75,7 +91,10 @@ impl fmt::Display for TlsFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.instead {
             Some(words) => write!(f, "the file that {words} names"),
-            None => self.path.display().fmt(f),
+            None => match &self.origin {
+                Some(origin) => write!(f, "{} ({origin})", self.path.display()),
+                None => self.path.display().fmt(f),
+            },
         }
     }
 }
@@ -286,6 +305,17 @@ impl EndpointClient {
     ///
     /// `tls` when its files do not work, or the system has no authorities.
     pub(crate) fn get(&self) -> Result<reqwest::Client, TransportError> {
+        self.try_get().map_err(|problem| {
+            TransportError::unsent(TransportReason::Tls, format!("endpoint `{}`: {problem}", self.name))
+        })
+    }
+
+    /// As [`get`](Self::get), for who names the endpoint.
+    ///
+    /// # Errors
+    ///
+    /// What does not work.
+    pub(crate) fn try_get(&self) -> Result<reqwest::Client, String> {
         let found: Vec<Option<(Stamp, bool)>> = self.tls.files().map(|file| Stamp::of(&file.path).ok()).collect();
         let settled = found.iter().flatten().all(|(_, settled)| *settled);
         let stamps = settled.then(|| found.into_iter().map(|found| found.map(|(stamp, _)| stamp)).collect());
@@ -303,16 +333,11 @@ impl EndpointClient {
                 }
                 Ok(built.client.clone())
             }
-            None => match self.build() {
-                Ok(client) => {
-                    *built = Some(Built { stamps, client: client.clone() });
-                    Ok(client)
-                }
-                Err(problem) => {
-                    let message = format!("endpoint `{}`: {problem}", self.name);
-                    Err(TransportError::unsent(TransportReason::Tls, message))
-                }
-            },
+            None => {
+                let client = self.build()?;
+                *built = Some(Built { stamps, client: client.clone() });
+                Ok(client)
+            }
         }
     }
 

@@ -41,7 +41,7 @@ pub struct ConfigFile(Content);
 
 #[derive(Clone)]
 enum Content {
-    Gcfg(Vec<gcfg::GcfgVariable>),
+    Gcfg(gcfg::GcfgFile),
     Tree(Node),
 }
 
@@ -83,7 +83,7 @@ impl ConfigFile {
             return Err(Position::after("").error(message));
         }
         let node = match format {
-            ConfigFormat::Ini => return Ok(gcfg::parse(text)?.map(|entries| Self(Content::Gcfg(entries)))),
+            ConfigFormat::Ini => return Ok(gcfg::parse(text)?.map(|file| Self(Content::Gcfg(file)))),
             ConfigFormat::Json => tree::json(text)?,
             ConfigFormat::Yaml => tree::yaml(text)?,
         };
@@ -121,6 +121,15 @@ impl ConfigFile {
         self.veiled(declared).0.to_string()
     }
 
+    /// Sections of an INI file without a key, as they are written, with the line: nobody else hears of them.
+    #[must_use]
+    pub fn empty_sections(&self) -> &[String] {
+        match &self.0 {
+            Content::Gcfg(file) => &file.empty,
+            Content::Tree(_) => &[],
+        }
+    }
+
     /// What [`for_guest`](Self::for_guest) leaves out, each with the name of the credential, or with its key.
     #[must_use]
     pub fn hidden(&self, declared: &BTreeMap<String, String>) -> Vec<(String, Secret)> {
@@ -130,7 +139,7 @@ impl ConfigFile {
     fn veiled(&self, declared: &BTreeMap<String, String>) -> (serde_json::Value, Vec<(String, Secret)>) {
         let mut veil = FileVeil::new(declared);
         let json = match &self.0 {
-            Content::Gcfg(entries) => entries.iter().map(|entry| entry.veiled(&mut veil)).collect(),
+            Content::Gcfg(file) => file.entries.iter().map(|entry| entry.veiled(&mut veil)).collect(),
             Content::Tree(root) => root.veiled(&mut veil, &mut Vec::new(), None),
         };
         (json, veil.hidden)
@@ -138,7 +147,7 @@ impl ConfigFile {
 
     fn value_at(&self, path: &[impl AsRef<str>]) -> Option<ConfigValue<'_>> {
         match &self.0 {
-            Content::Gcfg(entries) => gcfg::find(entries, path).last().map(gcfg::GcfgVariable::value),
+            Content::Gcfg(file) => gcfg::find(&file.entries, path).last().map(gcfg::GcfgVariable::value),
             Content::Tree(root) => root.at(path)?.value(),
         }
     }

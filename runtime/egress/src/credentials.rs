@@ -1,7 +1,7 @@
 //! The import `credentials`: what a provider can do with secrets without ever holding one.
 //!
-//! A credential goes only where `meta.describe` says ([`Uses`]). One that is declared for signing is a key: it never leaves
-//! itself, its signatures go to its other places.
+//! A credential goes only where `meta.describe` says ([`Uses`]). One that is declared for signing is a key: the key
+//! itself never leaves the host, only signatures made with it, which go to its other places.
 
 mod edition;
 mod grant;
@@ -28,7 +28,7 @@ pub use source::{CredentialSource, Object, SourceError};
 pub(crate) use uses::{At, Pin, Spot, Uses};
 use volume::Volume;
 
-use crate::capture::{Captured, Generation, ValueTooLarge};
+use crate::captured::{Captured, Generation, ValueTooLarge};
 use crate::error::CredentialRefusal;
 use crate::redact::{Origin, Redactor, RedactorCache, TooLarge};
 use crate::secret::Secret;
@@ -209,6 +209,12 @@ impl Credentials {
     #[must_use]
     pub(crate) fn is_given(&self, name: &str) -> bool {
         self.given.contains_key(name)
+    }
+
+    /// Those that have a value from the operator, each with its source.
+    pub(crate) fn given(&self) -> Vec<(String, String)> {
+        let having = self.given.iter().filter(|(_, given)| given.state.lock().value.is_some());
+        having.map(|(name, given)| (name.clone(), given.source.to_string())).collect()
     }
 
     /// Another number whenever a value changes.
@@ -425,7 +431,7 @@ impl Given {
                 unusable(format!("credential {name:?} has more than {MAX_CREDENTIAL_BYTES} bytes ({})", self.source))
             }
             Ok(Some(value)) => Ok(value),
-            Ok(None) => unusable(format!("credential {name:?} has no value ({})", self.source)),
+            Ok(None) => unusable(format!("credential {name:?} has no value: {}", self.source.lack())),
             Err(error) => Err(Unusable { why: format!("credential {name:?}: {error}"), may_pass: error.may_pass() }),
         }
     }

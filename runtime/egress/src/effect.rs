@@ -1,4 +1,4 @@
-//! What a request does to the cloud is the provider's word; here is what of it can be checked.
+//! What a request does to the cloud: the provider says so, and this module checks as much of that as it can.
 
 use std::fmt;
 

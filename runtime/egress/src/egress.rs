@@ -3,11 +3,11 @@
 //! 1. [`check`](Egress::check): limits of the call, endpoint, effect, shape, places of credentials. Nothing waits yet.
 //! 2. [`admitted`](Egress::admitted): a login waits for its turn; a read may get the answer of an identical request.
 //! 3. `attempts`: each attempt waits for the budget, checks leadership again, fills in credentials (`render`), sends, takes a
-//!    captured credential out of the answer (`extract`), and hides secrets in what the provider sees.
+//!    captured credential out of the answer (`capture`), and hides secrets in what the provider sees.
 
 mod attempts;
 mod bodies;
-mod extract;
+mod capture;
 mod guesses;
 mod open;
 mod places;
@@ -30,7 +30,7 @@ use url::Url;
 use crate::answer;
 use crate::budget::EndpointBudget;
 use crate::call::CallScope;
-use crate::capture::Generation;
+use crate::captured::Generation;
 use crate::carryover::{Admission, Carryover};
 use crate::credentials::Credentials;
 use crate::effect::{self, DryRun};
@@ -73,6 +73,8 @@ pub struct Egress {
     open: Mutex<BTreeSet<String>>,
     /// Requests into which the provider wrote a secret.
     guesses: AtomicUsize,
+    /// A request was refused because none may leave.
+    asked_offline: AtomicBool,
 }
 
 impl Egress {
@@ -121,6 +123,18 @@ impl Egress {
     pub fn unreachable(&self) -> Vec<(String, String)> {
         let owned = |(name, advice): (&str, &str)| (name.to_owned(), advice.to_owned());
         self.endpoints.unreachable().map(owned).collect()
+    }
+
+    /// Whether the provider wanted to ask the cloud although no request may leave.
+    #[must_use]
+    pub fn wanted_to_ask(&self) -> bool {
+        self.asked_offline.load(Ordering::Relaxed)
+    }
+
+    /// Credentials that the operator gave and that have a value, each with where the value comes from.
+    #[must_use]
+    pub fn given_credentials(&self) -> Vec<(String, String)> {
+        self.credentials.given()
     }
 
     /// How large and how long things may be.
@@ -237,6 +251,11 @@ impl Egress {
             return Err(TransportError::denied(why));
         }
         self.check_trust()?;
+        if self.settings.offline {
+            self.asked_offline.store(true, Ordering::Relaxed);
+            let why = "no request leaves, since the cloud is not to be asked; --online asks it";
+            return Err(TransportError::denied(why.to_owned()));
+        }
         let target = self.endpoints.target(&request.endpoint)?;
         // Before anybody reads it.
         let most = self.limits().request_bytes;

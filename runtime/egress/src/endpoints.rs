@@ -9,7 +9,6 @@ mod base_url;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use ccm_cloud::{Problem, Source};
@@ -203,6 +202,7 @@ impl Endpoints {
             check_tls(name, &grant.tls, &client, &mut problems);
             endpoints.insert(name.clone(), Endpoint { grant, default, client });
         }
+        let mut problems = told_once(problems);
         // One that leads somewhere may lead to the others.
         let leads_somewhere = nowhere.len() < endpoints.len();
         nowhere.retain(|(endpoint, _)| !(leads_somewhere && endpoint.is_found_elsewhere()));
@@ -326,6 +326,23 @@ fn problem(name: &str, message: String, fatal: bool) -> Problem {
     Problem { field: format!("endpoints.{name}"), message, fatal }
 }
 
+/// What is wrong with several endpoints alike, as with a file that all of them trust, is said once and names them all.
+fn told_once(problems: Vec<Problem>) -> Vec<Problem> {
+    let mut once: Vec<Problem> = vec![];
+    for problem in problems {
+        let same = once.iter_mut().find(|told| told.fatal == problem.fatal && told.message == problem.message);
+        match same {
+            Some(told) if told.field == problem.field => {}
+            Some(told) => {
+                let name = problem.field.strip_prefix("endpoints.").unwrap_or(&problem.field);
+                told.field = format!("{}, {name}", told.field);
+            }
+            None => once.push(problem),
+        }
+    }
+    once
+}
+
 fn unknown_names(declared: &[ccm_cloud::Endpoint], operator: &OperatorGrants) -> Vec<Problem> {
     let known: Vec<&str> = declared.iter().map(|endpoint| endpoint.name.as_str()).collect();
     let has = if known.is_empty() { "it has none".to_owned() } else { format!("it has {known:?}") };
@@ -352,7 +369,8 @@ fn grant(
     };
     let file = |source: &Source| {
         let ConfiguredText { value, is_secret, origin } = found(source)?;
-        Some(if is_secret { TlsFile::hidden(value.into(), origin) } else { PathBuf::from(value).into() })
+        let file = if is_secret { TlsFile::hidden } else { TlsFile::named };
+        Some(file(value.into(), origin))
     };
     let mut wrong = |message: String| problems.push(problem(name, message, true));
     let given = match operator.base_urls.get(name) {
@@ -432,7 +450,7 @@ fn check_tls(name: &str, tls: &TlsOptions, client: &EndpointClient, problems: &m
     }
     let unreadable = tls.unreadable();
     if unreadable.is_empty() {
-        problems.extend(client.get().err().map(|error| problem(name, error.message, true)));
+        problems.extend(client.try_get().err().map(|message| problem(name, message, true)));
     }
     problems.extend(unreadable.into_iter().map(|message| problem(name, message, true)));
 }

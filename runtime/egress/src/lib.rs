@@ -17,7 +17,7 @@ mod answer;
 mod budget;
 mod cache;
 mod call;
-mod capture;
+mod captured;
 mod carryover;
 mod client;
 mod config_file;

@@ -1,5 +1,5 @@
-//! Names by which clouds know who asks. The only place that knows them: what may be a credential's place without a grant, and what a component
-//! may not write itself beside a credential.
+//! Names of headers, query values and members of bodies by which clouds know who asks. Only this module has these lists. They say which places
+//! a credential may have without a grant, and what a component may not write itself beside a credential.
 
 use crate::config_file::{looks_secret, words};
 

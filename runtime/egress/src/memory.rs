@@ -9,8 +9,8 @@
 //! Half of the budget is divided among the providers. The other half is for whoever needs it. So a provider that takes all it can get
 //! leaves the others their share.
 //!
-//! Who waits stands in a line. A call begins with nothing that somebody before it waits for; of its provider's own share, nothing that
-//! another call of its provider waits for. A call that grows passes those that have not begun, since it holds what they wait for.
+//! Calls wait in a line. A call that begins takes no memory that a call before it waits for; from the share of its provider, none that another
+//! call of this provider waits for. A call that grows goes ahead of those that have not begun: they wait for the memory that it holds.
 //!
 //! A call that grows within what it has been given takes no lock that another call needs.
 

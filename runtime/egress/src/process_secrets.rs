@@ -1,9 +1,9 @@
-//! The secrets of all providers of a process. What leaves a guest shows none of them, whosever they are: to the log, to Kubernetes, to a cloud.
-//! Captured values are the exception: they are hidden from their own provider's guests alone. A cloud makes them up, and one that gave
-//! `droplets` as a token would change the requests of every other provider.
+//! The secrets of all providers of a process. What leaves a guest, for the log, for Kubernetes or for a cloud, shows no secret of any provider.
+//! Exception: captured values are only taken out of what their own provider's guests say. A cloud chooses them, and one that gave `droplets` as
+//! a token would change the requests of every other provider.
 //!
-//! A guest never sees what becomes of its words. Where it would, in its cache and in what is answered to it, nothing of them is replaced: it
-//! could try guesses.
+//! A guest never sees its words with the secrets replaced: it could guess secrets, and see which guesses are right. So nothing is replaced in
+//! what it sees again, which is its cache and what is answered to it.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Weak};

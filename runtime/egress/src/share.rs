@@ -5,9 +5,9 @@
 //! | S above 0 | a kept answer whose exchange began at A − S or later, or the exchange that is under way |
 //! | S = 0 | an exchange of its own, which others may join |
 //!
-//! Only answers with a status of 2xx are kept, and of those that should be JSON, or are a page, only JSON: one that was cut short,
-//! or comes from something on the way, would be everybody's for as long as it is kept. Failures and other answers go to those who
-//! waited for them and to no one else: the next one asks again.
+//! Only answers with a status of 2xx are kept. One whose type is JSON or HTML must also be valid JSON: an answer that was cut short, or the page
+//! of a proxy, would be given to everybody for as long as it is kept. Failures and other answers go to those who waited for them and
+//! to no one else: the next one asks again.
 
 use std::collections::HashMap;
 use std::sync::Arc;

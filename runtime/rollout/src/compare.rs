@@ -15,11 +15,15 @@
 //! it, or not make it.
 //!
 //! A difference counts when two looks in a row see it in the same object. Between them is a pause, in which the object may go and the
-//! cloud may change. Where no object lives that long, it counts when all that could be compared differs in both looks. There are
-//! more looks as long as something differs that does not count yet. A failure says nothing about the object: only where the last
-//! good one answers twice and the new one fails twice, the new one is rejected. If neither answers about anything, the new one is
-//! rejected as [`Unanswered`] and tried again later. Another name counts after one question, which is asked when nothing else differs. Where the last good one alone gives no answer, the new one may be its repair, and is taken: so nobody waits
-//! for each of its calls until that fails.
+//! cloud may change. If the objects are replaced between the looks, it counts if everything comparable differs in both. There are
+//! more looks as long as something differs that does not count yet. If the time for the comparison ends before that, the answers are
+//! unstable: the new one is rejected as [`Unanswered`] and tried again later. So it is if neither answers about any object of a kind.
+//!
+//! A failure says nothing about the object: only where the last good one answers twice and the new one fails twice, the new one is rejected.
+//! Where the last good one alone gives no answer, the new one may be its repair, and is taken: so the host stops waiting for the last good
+//! one's calls. Another name counts after one question, which is asked when nothing else differs.
+//!
+//! With `allow_provider_change` (`--allow-provider-change`), nothing is compared.
 //!
 //! The first component has no predecessor: [`confirm`] compares it with what the objects themselves say.
 
@@ -74,7 +78,7 @@ impl Default for CompareLimits {
     }
 }
 
-/// Nothing could be compared, since nobody answers. That may pass.
+/// Nothing could be compared: nobody answers, or no two looks gave the same answers. That may pass.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("it cannot be compared with the last good one: {0}")]
 pub struct Unanswered(pub(crate) String);

@@ -247,8 +247,15 @@ pub fn read_file(path: &Path) -> Result<Vec<ProviderConfig>> {
 
 /// As [`read_file`], of what the file holds.
 pub(crate) fn read_text(text: &str) -> Result<Vec<ProviderConfig>> {
-    let records: Vec<ProviderRecord> =
-        serde_saphyr::from_str(text).map_err(|error| anyhow::anyhow!("{}", sentence(&error.to_string())))?;
+    let records: Vec<ProviderRecord> = serde_saphyr::from_str(text).map_err(|error| {
+        // The parser's words for it are those of its data model.
+        match serde_saphyr::from_str::<serde_json::Value>(text) {
+            Ok(value) if !value.is_array() => anyhow::anyhow!(
+                "the file must be a list of providers; begin each with \"- source: \", followed by a path or configmap:NAMESPACE/NAME"
+            ),
+            _ => anyhow::anyhow!("{}", sentence(&error.to_string())),
+        }
+    })?;
     check_all(records)
 }
 
@@ -269,8 +276,11 @@ pub fn check_all(records: Vec<ProviderRecord>) -> Result<Vec<ProviderConfig>> {
     ensure!(!records.is_empty(), "the list of providers is empty; it needs at least one entry with a source");
     let (mut labels, mut names) = (BTreeSet::new(), BTreeSet::new());
     let mut checked = Vec::new();
-    for (index, record) in records.into_iter().enumerate() {
-        let what = format!("provider {index} ({})", record.source);
+    for (number, record) in (1..).zip(records) {
+        let what = match &record.name {
+            Some(name) => format!("entry {number}, {name} ({})", record.source),
+            None => format!("entry {number} ({})", record.source),
+        };
         let provider = record.check().context(what.clone())?;
         if let Some(name) = &provider.name
             && !names.insert(name.clone())
@@ -431,7 +441,10 @@ mod tests {
         let cases = [
             ("", "list of providers is empty"),
             ("[]", "list of providers is empty"),
-            ("- {source: ''}", "provider 0"),
+            ("- {source: ''}", "entry 1 ()"),
+            ("- {source: a.wasm, name: b}\n- {source: '', name: c}", "entry 2, c ()"),
+            ("source: a.wasm", "the file must be a list of providers; begin each with \"- source: \""),
+            ("cloudlycke.wasm", "the file must be a list of providers"),
             ("- {source: a.wasm}\n- {source: a.wasm}", "listed twice"),
             ("- {source: a.wasm, component: a, name: x}\n- {source: b.wasm, name: x}", "the name x is given twice"),
             ("- {source: a.wasm, component: a}", "component needs a name"),

@@ -12,7 +12,8 @@ use ccm_cloud::{Descriptor, Leadership, NodeSelector, Problem, Source};
 pub use ccm_egress::Carryover;
 pub use ccm_egress::ProcessSecrets;
 use ccm_egress::config::{
-    ClientSettings, Configuration, CredentialSource, Environment, Files, NetworkSettings, OperatorGrants, Proxy,
+    ClientSettings, ConfigFile, Configuration, CredentialSource, Environment, Files, NetworkSettings, OperatorGrants,
+    Proxy,
 };
 use ccm_egress::observe::ExchangeObserver;
 use ccm_egress::{Cache, Egress, EgressConfig, Predecessor, ProviderContext, Settings};
@@ -42,6 +43,8 @@ pub struct SharedContext {
     pub cluster_cidrs: Vec<String>,
     /// Whether requests and answers are logged, without secrets.
     pub trace_http: bool,
+    /// Whether no request leaves to a cloud.
+    pub offline: bool,
     /// What no provider of the process may say.
     pub secrets: ProcessSecrets,
 }
@@ -63,11 +66,15 @@ pub async fn open(
     // Names that are no text are nobody's.
     let variables =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let empty = empty_sections(&files);
     let mut configuration = Configuration::new(files, Environment::new(&config.grants.allow_env, variables));
     let settings = configuration.settings(descriptor, &config.settings);
     let settings = settings.map_err(|problems| anyhow!(problem_text(&problems)))?;
     let (cluster_name, cluster_cidrs) = (shared.cluster_name.clone(), shared.cluster_cidrs.clone());
     tell_withheld(config, descriptor, &configuration);
+    for told in &empty {
+        tracing::warn!(provider = descriptor.name, "{told}");
+    }
     let NetworkSettings { limits, client, .. } = config.limits.network;
     let egress = EgressConfig {
         grants: grants(config, descriptor, &configuration)?,
@@ -80,6 +87,7 @@ pub async fn open(
         settings: NetworkSettings {
             client: ClientSettings { headers: limits.headers, ..client },
             trace: shared.trace_http,
+            offline: shared.offline,
             ..config.limits.network.clone()
         },
         leadership: Arc::clone(&shared.leadership),
@@ -179,6 +187,19 @@ fn tell_withheld(config: &ProviderConfig, descriptor: &Descriptor, configuration
             "environment variables that could count for the provider are set but not granted; --allow-env grants them"
         );
     }
+}
+
+/// What is to be said of sections without a key: a provider does not see that they are there.
+pub(crate) fn empty_sections(files: &Files) -> Vec<String> {
+    let of = |(name, file): (&String, &ConfigFile)| {
+        let told = |section: &String| {
+            format!(
+                "{name}: the section {section} has no key, and counts as if it were not there; add a key, or remove it"
+            )
+        };
+        file.empty_sections().iter().map(told).collect::<Vec<_>>()
+    };
+    files.parsed.iter().flat_map(of).collect()
 }
 
 /// Problems in one line.

@@ -141,8 +141,8 @@ impl Rejected {
         matches!(self.error.downcast_ref(), Some(LoadError::Describe(CallError::OutOfRoom(..))))
     }
 
-    /// Whether a proven component is rejected for want of an answer alone: neither it nor its cloud has said yes or no. One that crashes or
-    /// runs out of time over what its cloud says has said nothing of itself.
+    /// Whether a proven component is rejected for want of an answer alone: neither it nor its cloud has said yes or no. A crash or timeout
+    /// while it handles the cloud's answer counts as no answer.
     pub fn is_unanswered(&self) -> bool {
         self.is_passing() || self.is_out_of_room() || self.error.is::<CallError>()
     }

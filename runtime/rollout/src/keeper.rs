@@ -102,7 +102,7 @@ pub(crate) struct Keeper {
     remembered: Remembered,
     /// None before there is a first component.
     place: Option<KeptSlot>,
-    /// What is put into the state folder when it is proven: the one on probation, and in the moment of an exchange the one before that.
+    /// What is put into the state folder when it is proven: the one on probation; during an exchange, still the previous candidate.
     candidate: Option<Candidate>,
     /// What the source held when it was judged last, for good.
     judged: Option<[u8; 32]>,
@@ -240,7 +240,8 @@ impl Keeper {
         }
     }
 
-    /// Waits for `work`, and tells meanwhile what becomes of the one that serves: the gate may take a minute, and goes on while that is told.
+    /// Waits for `work`, and tells meanwhile what becomes of the one that serves: the gate may take a minute, and keeps running while news is
+    /// reported.
     pub(super) async fn meanwhile<T: Send + 'static>(&mut self, work: impl Future<Output = T> + Send + 'static) -> T {
         let mut tasks = JoinSet::new();
         tasks.spawn(work);

@@ -35,7 +35,7 @@ pub(crate) enum Judgement {
     Refused(Refusal),
     /// This one is proven, and was signed with a counter.
     Counted(Counted),
-    /// The component that leads calls the load balancer of a Service that does not exist so: [`crate::compare::naming`].
+    /// The name that the leader's component gives the load balancer of a nonexistent Service: [`crate::compare::naming`].
     Named(String),
 }
 

@@ -32,6 +32,7 @@
 //!
 //! Controllers know nothing of this: they hold the slots that [`Rollout::bootstrap`] gives.
 
+mod check;
 pub mod compare;
 mod component;
 pub mod config;
@@ -55,7 +56,7 @@ mod rollout;
 mod route_differences;
 mod slot;
 pub mod source;
-mod state_folder;
+pub mod state_folder;
 pub mod status;
 mod trust;
 mod unpack;

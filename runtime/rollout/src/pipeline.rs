@@ -7,7 +7,7 @@
 //! | identity | [`gate::identity`], and no other provider of the process has its name or its provider IDs |
 //! | grants | [`gate::annotations`]; its context is opened with the files, endpoints and credentials that are granted |
 //! | check | it judges its configuration, with the cloud, and says what it offers; then identity once more, for what it offers |
-//! | compare | with the last good one: [`compare`](fn@compare); the first component: names, and [`confirm`] |
+//! | compare | with the last good one: [`compare`](fn@compare); the first component: names, and [`confirm`]. Left out with `allow_provider_change` |
 //! | exchange | identity once more, as far as it hangs on others who change meanwhile: [`Surroundings::put_against`] |
 //!
 //! [`Surroundings::admit`] goes through these for a component, `configure` through the last three for the same component with other files.
@@ -26,6 +26,7 @@ use kube::Client;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::check;
 use crate::compare::naming;
 use crate::compare::{Extent, Inventory, Report, Unconfirmed, compare, confirm};
 use crate::config::{ProviderConfig, Wasi};
@@ -131,9 +132,9 @@ impl Surroundings {
         Arc::clone(self.carryovers.lock().entry(config.label()).or_default())
     }
 
-    /// The whole gate. Nothing of a component that is rejected stays, except what the last good one was allowed: another one that is tried
-    /// in its place, while it waits for its cloud, gets no more. The one `before` is not touched. `named`: how whoever led last
-    /// names load balancers, for a component that has none before it.
+    /// The whole gate. Nothing of a component that is rejected stays, except the last good one's grants, which limit whatever is tried in its
+    /// place. The one `before` is not touched. `named`: how the last leader's component names load balancers, for a component that has none
+    /// before it.
     ///
     /// # Errors
     ///
@@ -265,7 +266,7 @@ impl Surroundings {
         Ok(Some(report).filter(|report| !report.differences.is_empty()))
     }
 
-    /// Refuses a component that finds less than the last good one.
+    /// Refuses a component that finds less than the last good one, unless `allow_provider_change` turns the comparison off.
     async fn compare(&self, config: &ProviderConfig, before: &Provider, new: &Provider) -> Result<()> {
         let Some(inventory) = self.compared(config) else { return Ok(()) };
         let both = Extent::of(|interface| [before, new].iter().all(|one| one.has(interface)));
@@ -367,7 +368,7 @@ fn check_pair((label, one): (&str, &Descriptor), (other, another): (&str, &Descr
 /// Asks the provider what it thinks of its configuration, and the cloud whether the credentials are good. Returns what it
 /// warns of; what is in `told` is not said again.
 async fn judge(provider: &Provider, told: &[Problem]) -> Result<Vec<Problem>> {
-    let problems = provider.check(true).await?.context("it cannot judge its configuration")?;
+    let problems = check::problems(provider, true).await?;
     let (fatal, others): (Vec<Problem>, Vec<Problem>) = problems.into_iter().partition(|problem| problem.fatal);
     for problem in others.iter().filter(|problem| !told.contains(problem)) {
         tracing::warn!(field = problem.field, problem = problem.message, "configuration of the provider");

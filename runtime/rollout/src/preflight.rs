@@ -11,6 +11,7 @@ use ccm_egress::Egress;
 use ccm_sandbox::{Component, Pool, Sandbox};
 use kube::Client;
 
+use crate::check;
 use crate::config::ProviderConfig;
 use crate::context::{self, Carryover, ProcessSecrets, SharedContext, problem_text};
 use crate::gate::{self, Haste, Rejected, Step, Unpacked, WAY_OUT};
@@ -44,9 +45,18 @@ pub async fn component(config: &ProviderConfig, client: Option<&Client>) -> Resu
     Ok(Checked { component, unpacked, packed })
 }
 
-/// The rest of the gate, which needs the configuration: grants, and what the provider says about them. Returns its warnings.
+/// What there is to say of a provider that passed.
+pub struct Judged {
+    /// What its operator should know.
+    pub warnings: Vec<String>,
+    /// What only the cloud could have told, and was not asked; none where there is no cloud to ask.
+    pub unasked: Option<&'static str>,
+}
+
+/// The rest of the gate, which needs the configuration: grants, and what the provider says about them.
 ///
-/// With `online`, the cloud is asked whether it takes the credentials. `client` is needed for a credential in a Secret.
+/// With `online`, the cloud is asked whether it takes the credentials. Without it, no request leaves. `client` is needed for a credential in a
+/// Secret.
 ///
 /// # Errors
 ///
@@ -57,7 +67,7 @@ pub async fn configured(
     client: Option<&Client>,
     cluster_name: &str,
     online: bool,
-) -> Result<Vec<String>, Rejected> {
+) -> Result<Judged, Rejected> {
     let shared = SharedContext {
         client: client.cloned(),
         leadership: Arc::new(Alone),
@@ -66,26 +76,39 @@ pub async fn configured(
         cluster_name: cluster_name.to_owned(),
         cluster_cidrs: vec![],
         trace_http: false,
+        offline: !online,
         secrets: ProcessSecrets::default(),
     };
     gate::annotations(config, component.declared(), None).map_err(|error| Rejected::at(Step::Grants, error))?;
     let descriptor = component.descriptor().clone();
     let opened = async {
         let files = config.files(&descriptor)?;
-        context::open(config, &descriptor, files, &Carryover::default(), &shared, None).await
+        let empty = context::empty_sections(&files);
+        let context = context::open(config, &descriptor, files, &Carryover::default(), &shared, None).await?;
+        anyhow::Ok((context, empty))
     };
-    let context = opened.await.map_err(|error| Rejected::at(Step::Grants, error))?;
+    let (context, empty) = opened.await.map_err(|error| Rejected::at(Step::Grants, error))?;
     let unreachable = context.egress.as_ref().map(Egress::unreachable).unwrap_or_default();
     let nowhere = nowhere(&descriptor, unreachable).map_err(|error| Rejected::at(Step::Grants, error))?;
     let provider = component.into_provider(context, None, None);
     let judged = async {
-        let problems = provider.check(online).await?.context("it cannot judge its configuration")?;
+        let problems = check::problems(&provider, online).await?;
         let (fatal, others): (Vec<_>, Vec<_>) = problems.into_iter().partition(|problem| problem.fatal);
         if !fatal.is_empty() {
             bail!("its configuration is wrong: {}", problem_text(&fatal));
         }
-        provider.offers().await?.context("it cannot tell what it offers")?;
-        Ok(nowhere.into_iter().chain(others.into_iter().map(|problem| problem_text(&[problem]))).collect())
+        let wants_to_ask = || !online && provider.egress().is_some_and(Egress::wanted_to_ask);
+        match provider.offers().await? {
+            Err(_refused) if wants_to_ask() => {}
+            offers => drop(offers.context("it cannot tell what it offers")?),
+        }
+        let unasked = match (online || descriptor.endpoints.is_empty(), wants_to_ask()) {
+            (true, _) => None,
+            (false, true) => Some("whether the cloud answers and accepts its credentials, and what it offers"),
+            (false, false) => Some("whether the cloud answers and accepts its credentials"),
+        };
+        let others = others.into_iter().map(|problem| problem_text(&[problem]));
+        Ok(Judged { warnings: nowhere.into_iter().chain(empty).chain(others).collect(), unasked })
     };
     judged.await.map_err(|error: anyhow::Error| Rejected::at(Step::Check, error))
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Write as _;
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use ccm_cloud::Descriptor;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -45,11 +45,34 @@ pub struct Target {
     pub name: String,
     /// The key in it; none: the one that holds a component already, else the file's name.
     pub key: Option<String>,
+    /// Whether the ConfigMap and the key are made where they are not there. Without it they may be misspelt.
+    pub creates: bool,
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "configmap:{}/{}", self.namespace, self.name)
+    }
+}
+
+impl Target {
+    /// Refuses to make what is not there, unless it is asked for: hosts watch the ConfigMap that they were told of, and nobody would read a
+    /// misspelt one.
+    fn must_be_there(&self, map: Option<&ConfigMap>) -> Result<()> {
+        if self.creates {
+            return Ok(());
+        }
+        let Some(map) = map else {
+            bail!("{self} does not exist; correct the namespace or the name, or create the ConfigMap with --create");
+        };
+        let Some(key) = &self.key else { return Ok(()) };
+        let text = map.data.iter().flatten().map(|(key, _)| key.as_str());
+        let keys: Vec<&str> = map.binary_data.iter().flatten().map(|(key, _)| key.as_str()).chain(text).collect();
+        if !keys.contains(&key.as_str()) {
+            let has = if keys.is_empty() { "it is empty".to_owned() } else { format!("it has {}", keys.join(", ")) };
+            bail!("{self} has no key {key}, {has}; correct the key, or add it with --create");
+        }
+        Ok(())
     }
 }
 
@@ -59,11 +82,12 @@ impl fmt::Display for Target {
 ///
 /// Another provider lies there, the component has a size that no ConfigMap holds, or what the API server says.
 pub async fn push(config: &ProviderConfig, checked: &Checked, file: &str, target: &Target) -> Result<String> {
-    let Target { client, server, namespace, name, key } = target;
+    let Target { client, server, namespace, name, key, .. } = target;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let what = || target.to_string();
     let said = |error: kube::Error| anyhow!("{}", answers::tell(&error, server, namespace));
     let before = maps.get_opt(name).await.map_err(said).with_context(what)?;
+    target.must_be_there(before.as_ref())?;
     let Checked { component, unpacked, packed } = checked;
     let upload = Upload::new(packed, unpacked, file, key.as_deref(), before.as_ref()).with_context(what)?;
     let (old, old_digest) = upload.before(before.as_ref(), config.limits.sandbox.component_bytes);

@@ -157,8 +157,8 @@ impl<C: Component> Slot<C> {
         self.0.generation.subscribe()
     }
 
-    /// Grows when what a component wrote is in doubt from now on, while nobody else begins to serve: another replica refused one that is not on
-    /// probation here.
+    /// Grows when what a component wrote is in doubt from now on without an exchange: another replica refused one that is not on probation
+    /// here.
     #[must_use]
     pub fn doubts(&self) -> watch::Receiver<u64> {
         self.0.doubts.subscribe()

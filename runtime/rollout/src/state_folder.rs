@@ -34,6 +34,27 @@ pub(crate) struct StateFolder {
     probation_files: ProbationFiles,
 }
 
+/// Makes the folder where it is not there yet, and looks whether files can be written to it. Returns whether it was made.
+///
+/// # Errors
+///
+/// What does not work, and what follows from that.
+pub async fn prepare(folder: &Path) -> Result<bool> {
+    let what = || {
+        format!(
+            "--state-dir {}: cannot be written to, so that no component is kept there and this process could not start again without its \
+             source; name a folder that this user may write to, or leave the flag out",
+            folder.display()
+        )
+    };
+    let is_there = fs::try_exists(folder).await.unwrap_or(false);
+    fs::create_dir_all(folder).await.with_context(what)?;
+    let file = folder.join(format!(".{}.new", std::process::id()));
+    fs::write(&file, b"").await.with_context(what)?;
+    fs::remove_file(&file).await.with_context(what)?;
+    Ok(!is_there)
+}
+
 /// What is known beside the component.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -147,7 +168,7 @@ impl StateFolder {
         Ok(())
     }
 
-    /// Remembers what was refused, and what was proven.
+    /// Remembers what was refused, and the counters that were proven.
     ///
     /// # Errors
     ///

@@ -87,6 +87,19 @@ pub fn read_pair(certificate: (&str, &Path), key: (&str, &Path)) -> Result<Pair>
     Ok((chain, PrivateKeyDer::from_pem_file(key.1).with_context(|| what(key))?))
 }
 
+/// What is wrong with a certificate and a key that were read, each with its flag.
+pub(crate) fn unfit(error: rustls::Error, certificate: (&str, &Path), key: (&str, &Path)) -> anyhow::Error {
+    let what = |(flag, path): (&str, &Path)| format!("{flag} {}", path.display());
+    let (certificate, key) = (what(certificate), what(key));
+    match error {
+        rustls::Error::InconsistentKeys(_) => anyhow::anyhow!(
+            "{key} is not the private key of the certificate in {certificate}; give the key that the certificate was made for, and the \
+             server's own certificate first in its file"
+        ),
+        other => anyhow::Error::from(other).context(format!("{certificate} and {key}")),
+    }
+}
+
 /// A certificate and key of the operator's, or new ones for `localhost` that live in memory.
 ///
 /// # Errors
@@ -102,7 +115,11 @@ pub fn acceptor(files: Option<(&Path, &Path)>, least: MinTls) -> Result<TlsAccep
             (vec![made.cert.der().clone()], key)
         }
     };
-    let mut config = least.server().with_no_client_auth().with_single_cert(chain, key)?;
+    let mut config =
+        least.server().with_no_client_auth().with_single_cert(chain, key).map_err(|error| match files {
+            Some((certificate, key)) => unfit(error, ("--tls-cert-file", certificate), ("--tls-private-key-file", key)),
+            None => error.into(),
+        })?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }

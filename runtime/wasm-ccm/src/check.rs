@@ -57,10 +57,10 @@ pub(crate) fn check(args: &CheckArgs) -> Result<()> {
             let hint = "; --cloud-config, --setting, --endpoint or --credential let it judge its configuration as well";
             return Ok(format!("{told} passes the gate as far as it needs no configuration{hint}"));
         }
-        let warnings = preflight::configured(&config, component, None, &args.cluster_name, args.online).await?;
-        Ok(warnings
-            .into_iter()
-            .fold(format!("{told} passes the gate"), |told, warning| told + "\nwarning: " + &warning))
+        let judged = preflight::configured(&config, component, None, &args.cluster_name, args.online).await?;
+        let unasked = judged.unasked.map(|what| format!("not judged: {what}; --online asks the cloud"));
+        let lines = judged.warnings.into_iter().map(|warning| format!("warning: {warning}")).chain(unasked);
+        Ok(lines.fold(format!("{told} passes the gate"), |told, line| told + "\n" + &line))
     }));
     let told = checked.map_err(|rejected: Rejected| rejected.named(&config.source))?;
     Ok(output::print(&told)?)
@@ -110,6 +110,7 @@ async fn compare(args: &CheckArgs, config: &ProviderConfig, against: &Source) ->
         cluster_name: args.cluster_name.clone(),
         cluster_cidrs: vec![],
         trace_http: false,
+        offline: false,
         secrets: ProcessSecrets::default(),
     };
     // Whether a host keeps routes is not known here: it may, where both offer them with this configuration.

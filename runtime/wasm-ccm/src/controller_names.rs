@@ -60,7 +60,10 @@ impl Selection {
             let (name, on) = entry.strip_prefix('-').map_or((entry.as_str(), true), |name| (name, false));
             let controller = Controller::named(name).ok_or_else(|| {
                 let known = Controller::ALL.map(|one| format!("{} ({})", one.name(), one.alias())).join(", ");
-                format!("there is no controller {name:?}; there are {known}")
+                let names = Controller::ALL.into_iter().flat_map(|one| [one.name(), one.alias()]);
+                let meant = ccm_controllers::nearest(name, names);
+                let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+                format!("there is no controller {name:?}{meant}; there are {known}")
             })?;
             Ok((Some(controller), on))
         };
@@ -156,6 +159,24 @@ mod tests {
             "node-route-controller",
         ];
         assert_eq!(Controller::ALL.map(Controller::name)[..4], upstream);
+    }
+
+    #[test]
+    fn a_misspelt_name_leads_to_the_one_that_was_meant() {
+        for (entry, meant) in [
+            ("cloud-nodes", "cloud-node"),
+            ("-cloud-node-lifecycel", "cloud-node-lifecycle"),
+            ("services", "service"),
+            ("service-lb-controler", "service-lb-controller"),
+        ] {
+            let error = Selection::parse(&[entry.into()]).unwrap_err();
+            let name = entry.trim_start_matches('-');
+            let told =
+                format!("there is no controller {name:?}; did you mean {meant}?; there are cloud-node-controller");
+            assert!(error.starts_with(&told), "{error}");
+        }
+        let error = Selection::parse(&["everything".into()]).unwrap_err();
+        assert!(error.starts_with("there is no controller \"everything\"; there are"), "{error}");
     }
 
     #[test]

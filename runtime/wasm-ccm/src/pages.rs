@@ -2,7 +2,7 @@
 //! Upstream's `/configz` is not among them. Upstream's `running_managed_controllers` is not among the metrics.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ccm_leader::Seen;
 use ccm_rollout::status::ProviderStatuses;
@@ -94,6 +94,7 @@ impl Pages {
 /// What the whole process takes.
 #[derive(Clone)]
 pub(crate) struct ProcessMetrics {
+    started: Gauge,
     resident_memory: Gauge,
     memory_of_calls: Gauge,
     given_to_calls: Gauge,
@@ -104,11 +105,16 @@ impl ProcessMetrics {
     /// The metrics, as parts of `registry`.
     pub(crate) fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
+            started: Gauge::default(),
             resident_memory: Gauge::default(),
             memory_of_calls: Gauge::default(),
             given_to_calls: Gauge::default(),
             calls: None,
         };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        metrics.started.set(i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
+        let help = "Time at which the process started, in seconds since the epoch";
+        registry.register("process_start_time_seconds", help, metrics.started.clone());
         registry.register_with_unit(
             "process_resident_memory",
             "Resident memory of the process",
@@ -203,6 +209,23 @@ mod tests {
         let line = text.lines().find(|line| line.starts_with("process_resident_memory_bytes ")).unwrap().to_owned();
         let bytes: u64 = line.rsplit(' ').next().unwrap().parse().unwrap();
         assert!(status == 200 && bytes > 1 << 20, "{line}");
+    }
+
+    /// Alerts on restarts count its changes.
+    #[tokio::test]
+    async fn metrics_tell_since_when_the_process_runs_and_say_the_same_each_time() {
+        let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let before = now();
+        let pages = pages();
+        let after = now();
+        let said = async || {
+            let (_, text) = get(&pages, "/metrics").await;
+            let line = text.lines().find_map(|line| line.strip_prefix("process_start_time_seconds "));
+            line.unwrap_or_else(|| panic!("not in {text}")).parse::<u64>().unwrap()
+        };
+        let started = said().await;
+        assert!((before..=after).contains(&started), "{started} is not between {before} and {after}");
+        assert_eq!(said().await, started);
     }
 
     /// Both were zero, and each other's, without any test that would have failed.

@@ -30,7 +30,8 @@ pub(crate) fn push(args: &PushArgs) -> Result<()> {
         let server = way.cluster_url.clone();
         let client = Client::try_from(way).context("the API server's address or credentials cannot be used")?;
         let file = args.file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        write(&config, &checked, &file, &Target { client, server, namespace, name, key }).await
+        let creates = args.create;
+        write(&config, &checked, &file, &Target { client, server, namespace, name, key, creates }).await
     }))?;
     Ok(output::print(&told)?)
 }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
@@ -93,6 +94,16 @@ fn servers(config: &Config) -> Vec<String> {
     let url = config.cluster_url.host().map(str::to_owned);
     let of_pods = std::env::var("KUBERNETES_SERVICE_HOST").ok().filter(|host| !host.is_empty());
     url.into_iter().chain(of_pods).collect()
+}
+
+/// Says at once what would otherwise be known only when a component is proven, or at the next start.
+async fn look_at_state_folder(folder: Option<&Path>) {
+    let Some(folder) = folder else { return };
+    match ccm_rollout::state_folder::prepare(folder).await {
+        Ok(true) => tracing::info!("--state-dir {}: the folder did not exist and was made", folder.display()),
+        Ok(false) => {}
+        Err(error) => tracing::warn!("{error:#}"),
+    }
 }
 
 /// How much memory all calls have.
@@ -233,6 +244,7 @@ impl Process {
                 cluster_name: args.cluster_name.clone(),
                 cluster_cidrs: args.cluster_cidr.clone(),
                 trace_http: args.trace_http,
+                offline: false,
                 secrets: ProcessSecrets::default(),
             },
             readiness: Arc::new(move |check: &str, state| checks.set(check, state)),
@@ -311,6 +323,10 @@ impl Process {
         let shares_nodes = self.providers.iter().any(shares_nodes);
         let settings = self.args.swap.settings(self.args.leader.peers(self.leader.identity()));
         // It reads the state folder, which may be on a disk that does not answer.
+        let looked = async { look_at_state_folder(settings.state_dir.as_deref()).await };
+        if tasks.unless_stopped(looked).await?.is_none() {
+            return Ok(None);
+        }
         let rollout = tasks.unless_stopped(Rollout::new(self.providers, &settings, self.rollout)).await?;
         let Some(mut rollout) = rollout else { return Ok(None) };
         if tasks.unless_stopped(wait_for_api_server(&self.client, &self.readiness)).await?.is_none() {

@@ -1,5 +1,7 @@
 //! Configurations for tests, and the test of reading one.
 
+mod values;
+
 use std::cell::RefCell;
 
 use super::*;
@@ -137,66 +139,67 @@ fn what_is_not_said_has_the_defaults_of_the_go_manager() {
     assert_eq!(config.networking, Networking::default());
 }
 
+/// Every key that there is.
+const ALL: &str = r#"[Global]
+    auth-url = a
+    username = n
+    user-domain-id = ud
+    domain-id = d
+    tenant-id = t
+    trust-id = tr
+    trustee-id = te
+    trustee-password = x
+    application-credential-id = x
+    application-credential-name = acn
+    application-credential-secret = x
+    token = x
+    os-endpoint-type = internal
+    ca-file = x
+    cafilecontents = x
+    cert-file = x
+    key-file = x
+    tls-insecure = yes
+    [Networking]
+    ipv6-support-disabled
+    public-network-name = pub
+    public-network-name = other
+    internal-network-name = int
+    address-sort-order = 10.0.0.0/8
+    [Route]
+    router-id = r
+    [LoadBalancer]
+    enabled = off
+    lb-version = v2
+    lb-provider = ovn
+    lb-method = SOURCE_IP_PORT
+    subnet-id = s
+    member-subnet-id = ms
+    network-id = n
+    floating-network-id = fn
+    floating-subnet-id = fsi
+    floating-subnet = fs
+    floating-subnet-tags = fst
+    internal-lb = true
+    manage-security-groups = 1
+    node-selector = a=b
+    cascade-delete = false
+    flavor-id = f
+    availability-zone = az
+    enable-ingress-hostname = true
+    ingress-hostname-suffix = sslip.io
+    max-shared-lb = 0x10
+    container-store = external
+    default-tls-container-ref = ref
+    provider-requires-serial-api-calls = true
+    [LoadBalancerClass "dmz"]
+    floating-network-id = cfn
+    subnet-id = cs
+    [BlockStorage]
+    anything = x"#;
+
 #[test]
 fn every_key_is_known_and_has_its_field() {
-    let (config, problems) = reading(
-        r#"[Global]
-        auth-url = a
-        username = n
-        user-domain-id = ud
-        domain-id = d
-        tenant-id = t
-        trust-id = tr
-        trustee-id = te
-        trustee-password = x
-        application-credential-id = x
-        application-credential-name = acn
-        application-credential-secret = x
-        token = x
-        os-endpoint-type = internal
-        ca-file = x
-        cafilecontents = x
-        cert-file = x
-        key-file = x
-        tls-insecure = yes
-        [Networking]
-        ipv6-support-disabled
-        public-network-name = pub
-        public-network-name = other
-        internal-network-name = int
-        address-sort-order = 10.0.0.0/8
-        [Route]
-        router-id = r
-        [LoadBalancer]
-        enabled = off
-        lb-version = v2
-        lb-provider = ovn
-        lb-method = SOURCE_IP_PORT
-        subnet-id = s
-        member-subnet-id = ms
-        network-id = n
-        floating-network-id = fn
-        floating-subnet-id = fsi
-        floating-subnet = fs
-        floating-subnet-tags = fst
-        internal-lb = true
-        manage-security-groups = 1
-        node-selector = a=b
-        cascade-delete = false
-        flavor-id = f
-        availability-zone = az
-        enable-ingress-hostname = true
-        ingress-hostname-suffix = sslip.io
-        max-shared-lb = 0x10
-        container-store = external
-        default-tls-container-ref = ref
-        provider-requires-serial-api-calls = true
-        [LoadBalancerClass "dmz"]
-        floating-network-id = cfn
-        subnet-id = cs
-        [BlockStorage]
-        anything = x"#,
-    );
+    let (config, problems) = reading(ALL);
     assert_eq!(problems, [""; 0]);
     let some = |text: &str| Some(text.to_owned());
     let identity = Identity {

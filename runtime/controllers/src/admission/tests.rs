@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::service::LoadBalancerMember;
 use crate::service::digest::Digest;
-use crate::service::record::Record;
+use crate::service::ensured_record::Record;
 use crate::testing::{Draft, FakeBalancers, service};
 
 const LIMIT: Duration = Duration::from_secs(8);

@@ -1,9 +1,9 @@
 //! The DELETE of a Node.
 //!
 //! It is bound to the UID **and** the `resourceVersion` of the state that was judged. The UID alone would delete a Node that
-//! has become Ready a moment ago. A kubelet that writes its status all the time makes the request fail with a conflict, but
-//! not impossible: the Node is then read from the API server, judged anew, and only this short way lies between the reading
-//! and the next attempt. So the newest state decides, also where the store lags behind.
+//! has become Ready a moment ago. If a kubelet writes its status meanwhile, the request fails with a conflict. The Node is then
+//! read from the API server and judged anew, and the next attempt follows at once: so little time lies between that it can
+//! succeed even if the kubelet writes all the time. The newest state decides, also where the store lags behind.
 
 use std::sync::Arc;
 

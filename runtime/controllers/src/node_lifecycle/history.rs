@@ -1,5 +1,5 @@
-//! Deletions from before the start, by this controller's last process or by the last leader: a restart must not begin with a
-//! budget that nobody has touched. They are read from the [`journal`](super::journal), and from the Events that are written for them.
+//! Deletions from before the start, by this controller's last process or by the last leader. They count against the budget, so that a restart
+//! does not begin with a full one. They are read from the [`journal`](super::journal), and from the Events that are written for them.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

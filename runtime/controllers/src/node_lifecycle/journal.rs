@@ -1,8 +1,8 @@
-//! Deletions that are about to happen, in a ConfigMap that the replicas share: before a Node is deleted, the next leader can know of it. The
-//! Event comes later, and not at all when the Lease is lost right after the DELETE.
+//! Deletions that are about to happen, in a ConfigMap that the replicas share. A deletion is noted before the DELETE, so that the next leader
+//! knows of it even if the Lease is lost right after the DELETE, and the Event is never written.
 //!
-//! The ConfigMap has one key for each deletion, and a patch that adds some and removes those that count no more. So nobody's are written
-//! over, whoever writes at the same time. Only deletions that count against the budget are noted.
+//! The ConfigMap has one key for each deletion. A patch adds some keys, and removes those that count no more. So replicas that write at the
+//! same time do not overwrite what others noted. Only deletions that count against the budget are noted.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};

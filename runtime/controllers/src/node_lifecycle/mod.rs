@@ -18,9 +18,10 @@
 //! | age | [`NodeLifecycleSettings::min_age`] |
 //! | provider ID | of a scheme that a provider of this process declared |
 //! | the cloud | said `absent` twice in a row, in calls [`NodeLifecycleSettings::second_look`] apart; the second was a proof |
-//! | budget | of the Node's provider: [`NodeLifecycleSettings::budget`]; or the name was confirmed |
+//! | budget | of the Node's provider: [`NodeLifecycleSettings::budget`]; or the operator confirmed the deletion of this Node by its name |
 //!
-//! Whatever goes wrong keeps the Node: an error, no answer, a trap, a restart of this process begin with a first look.
+//! Whatever goes wrong keeps the Node: after an error, no answer, a trap or a restart of this process, the next look at its machine counts
+//! as the first one.
 
 mod deletion;
 mod deletion_budget;

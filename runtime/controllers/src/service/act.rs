@@ -11,6 +11,7 @@ use ccm_cloud::{Failure, Ingress, Outcome, Reaction};
 use tokio::time::{Duration, Instant};
 
 use super::annotations::{ENSURE, annotation, written, written_after};
+use super::ensured_record::Record;
 use super::error::{SyncError, Task, may_need_ensure};
 use super::fingerprint;
 use super::job::Job;
@@ -18,7 +19,6 @@ use super::key::Key;
 use super::offer::Offer;
 use super::plan::{Action, Reason};
 use super::predicates::has_finalizer;
-use super::record::Record;
 use super::syncer::Syncer;
 use super::write::{Changes, Written};
 use super::writers::Writers;

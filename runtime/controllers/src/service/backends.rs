@@ -3,6 +3,7 @@
 //! | change of a Node | a pass |
 //! |---|---|
 //! | added, deleted | yes |
+//! | added uninitialised and without a provider ID, addresses of such a Node | no; its initialisation is a reason, and the next pass sees it |
 //! | the label that excludes it, provider ID, addresses | yes |
 //! | autoscaler's taint, deletion timestamp | no; the next pass sees them |
 //! | other labels | only of the Services whose provider chose by labels, where it would choose others now |
@@ -21,7 +22,7 @@ use super::digest::Digest;
 use super::fingerprint;
 use super::predicates::{is_backend, is_included};
 use crate::store::Node;
-use crate::view::node::{addresses, provider_id};
+use crate::view::node::{addresses, is_uninitialized, provider_id};
 use crate::view::selector::Selector;
 
 /// Backends in order of their names.
@@ -152,7 +153,17 @@ fn backend(node: &Node) -> Backend {
 
 /// What each Node was like when it was last looked at, as far as it is a reason for a pass.
 #[derive(Default)]
-pub(crate) struct Watched(HashMap<String, (Digest, u64)>);
+pub(crate) struct Watched(HashMap<String, Looks>);
+
+/// What there is to watch of a Node.
+#[derive(Debug, Clone, Copy)]
+struct Looks {
+    is_included: bool,
+    /// It has no provider ID yet, but the taint that says that it will get one.
+    is_waiting: bool,
+    machine: Digest,
+    labels: u64,
+}
 
 /// Why there is a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -165,17 +176,41 @@ pub(crate) enum Reason {
 
 impl Watched {
     pub(crate) fn new(nodes: &[Arc<Node>]) -> Self {
-        Self(nodes.iter().map(|node| (node.name_any(), (reason(node), labels(node)))).collect())
+        Self(nodes.iter().map(|node| (node.name_any(), Looks::of(node))).collect())
     }
 
     /// Whether what became of the Node called `name` is a reason for a pass.
     pub(crate) fn change(&mut self, name: &str, node: Option<&Node>) -> Option<Reason> {
         let Some(node) = node else { return self.0.remove(name).map(|_| Reason::Backends) };
-        let now = (reason(node), labels(node));
+        let now = Looks::of(node);
         match self.0.insert(name.to_owned(), now) {
-            Some((reason, labels)) if reason == now.0 => (labels != now.1).then_some(Reason::Labels),
+            Some(before) if !now.differs(before) => (before.labels != now.labels).then_some(Reason::Labels),
+            None if now.is_waiting => None,
             _ => Some(Reason::Backends),
         }
+    }
+}
+
+impl Looks {
+    fn of(node: &Node) -> Self {
+        let addresses: Vec<_> = addresses(node).into_iter().map(|address| (address.kind, address.value)).collect();
+        Self {
+            is_included: is_included(node),
+            is_waiting: is_uninitialized(node) && provider_id(node).is_none(),
+            machine: Digest::of(&(provider_id(node), addresses)),
+            labels: labels(node),
+        }
+    }
+
+    /// Whether load balancers may have to follow. A Node that waits has no part of its own yet: what would follow it now follows once
+    /// more when it is initialised.
+    fn differs(self, before: Self) -> bool {
+        let machine = match (before.is_waiting, self.is_waiting) {
+            (true, true) => false,
+            (true, false) => true,
+            (false, _) => self.machine != before.machine,
+        };
+        machine || self.is_included != before.is_included
     }
 }
 
@@ -184,9 +219,4 @@ fn labels(node: &Node) -> u64 {
     let mut digest = DefaultHasher::new();
     node.labels.hash(&mut digest);
     digest.finish()
-}
-
-fn reason(node: &Node) -> Digest {
-    let addresses: Vec<_> = addresses(node).into_iter().map(|address| (address.kind, address.value)).collect();
-    Digest::of(&(is_included(node), provider_id(node), addresses))
 }

@@ -10,12 +10,12 @@ use k8s_openapi::api::core::v1::Service;
 use tokio::time::Instant;
 
 use super::digest::Digest;
+use super::ensured_record::Record;
 use super::found::{Found, Unsaid};
 use super::metrics::PassTimer;
 use super::offer::Offer;
 use super::purpose::Attempt;
 pub(crate) use super::purpose::{Doubt, Purpose};
-use super::record::Record;
 use crate::backoff::capped;
 use crate::queue::{QueueSettings, Verdict};
 use crate::store::Age;

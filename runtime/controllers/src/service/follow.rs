@@ -7,12 +7,12 @@ use ccm_cloud::{Failure, Outcome, Reaction, Severity};
 use tokio::time::Instant;
 
 use super::annotations::written_after;
+use super::ensured_record::Record;
 use super::entry::Doubt;
 use super::error::{SyncError, Task};
 use super::fingerprint;
 use super::job::Job;
 use super::key::Key;
-use super::record::Record;
 use super::report::NOT_SYNCED;
 use super::syncer::Syncer;
 use super::write::{Changes, Written};

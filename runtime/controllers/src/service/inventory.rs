@@ -8,9 +8,9 @@ use k8s_openapi::api::core::v1::Service;
 
 use super::annotations::{ORPHAN, annotation};
 use super::backends::Backends;
+use super::ensured_record::Record;
 use super::offer::is_offered;
 use super::predicates::has_finalizer;
-use super::record::Record;
 use super::view::told;
 use crate::store::Node;
 use crate::view::service::{is_deleting, is_load_balancer};

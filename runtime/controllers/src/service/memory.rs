@@ -11,10 +11,10 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
 use super::claims::Claims;
+use super::ensured_record::Record;
 use super::entry::ServiceEntry;
 use super::key::Key;
 use super::metrics::{ReasonLabel, ServiceMetrics};
-use super::record::Record;
 use crate::metrics::now_seconds;
 use crate::store::{FirstList, Lists};
 

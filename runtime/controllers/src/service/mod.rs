@@ -5,7 +5,7 @@
 //! | step | where | what happens |
 //! |---|---|---|
 //! | wake | [`wake`], [`verify`], [`refresh`] | a change, a difference in the cloud, or another revision of the provider puts the Service into the queue |
-//! | plan | [`plan`], [`job`] | one value says what is done and why: from [`ownership`], [`record`], and what is known of the cloud |
+//! | plan | [`plan`], [`job`] | one value says what is done and why: from [`ownership`], [`ensured_record`], and what is known of the cloud |
 //! | turn | [`turn`], [`locks`] | nobody else changes the same things, there is a permit, and the plan is made again and still holds |
 //! | guard | [`act`], [`write`] | before the provider is called: the finalizer, and a record that counts as uncertain where the call may change more than hosts |
 //! | act | [`act`], [`follow`], [`cleanup`] | the provider makes, changes, deletes or gives up the load balancer |
@@ -18,7 +18,7 @@
 //! |---|---|
 //! | [`syncer`], [`provider`] | everything that runs share; the component that one run is done with, whatever is exchanged meanwhile |
 //! | [`memory`], [`entry`], [`found`] | what is known between two runs: of all Services, of one, and of the cloud |
-//! | [`record`], [`writers`], [`fingerprint`], [`digest`] | what was last ensured, and by which component |
+//! | [`ensured_record`], [`writers`], [`fingerprint`], [`digest`] | what was last ensured, and by which component |
 //! | [`annotations`], [`offer`], [`judge`] | what people ask for, what a provider wrote, and whether it wrote that for this Service |
 //! | [`unknown_annotations`] | those that look like a provider's and are none |
 //! | [`living`], [`claims`] | which Services may have the load balancer of an offer, and who takes it over |
@@ -38,6 +38,7 @@ mod claims;
 mod cleanup;
 pub(crate) mod condition;
 pub(crate) mod digest;
+pub(crate) mod ensured_record;
 mod entry;
 mod error;
 pub(crate) mod fingerprint;
@@ -57,7 +58,6 @@ mod plan;
 pub(crate) mod predicates;
 pub(crate) mod provider;
 mod purpose;
-pub(crate) mod record;
 mod recording;
 mod refresh;
 mod report;

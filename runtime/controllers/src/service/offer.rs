@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Service;
 
 use super::annotations::written;
 use super::digest::Digest;
-use super::record::Record;
+use super::ensured_record::Record;
 
 /// What the provider's annotations on a Service lead to.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use std::fmt;
 use ccm_cloud::{Ingress, Standing};
 use serde::Serialize;
 
+use super::ensured_record::Record;
 use super::entry::Doubt;
 use super::fingerprint::Target;
-use super::record::Record;
 use crate::view::service::as_stored;
 
 /// The plan of one run.

@@ -7,13 +7,13 @@ use ccm_cloud::{Descriptor, Failure, Ingress, Outcome, Reaction, Severity};
 
 use super::annotations::{is_written, set, written_after};
 use super::condition::ReadyCondition;
+use super::ensured_record::Record;
 use super::error::{SyncError, Task};
 use super::fingerprint::{self, Target};
 use super::found::Unsaid;
 use super::job::Job;
 use super::key::Key;
 use super::predicates::class;
-use super::record::Record;
 use super::report::NOT_SYNCED;
 use super::syncer::Syncer;
 use super::write::{Changes, Written};

@@ -9,12 +9,12 @@ use tokio::time::Duration;
 use super::annotations::written_after;
 use super::condition::{self, Difference, ReadyCondition};
 use super::digest::Digest;
+use super::ensured_record::{Record, is_foreign};
 use super::entry::{Doubt, Purpose};
 use super::error::SyncError;
 use super::fingerprint;
 use super::key::Key;
 use super::provider::Provider;
-use super::record::{Record, is_foreign};
 use super::syncer::Syncer;
 use super::write::{Changes, Written};
 use super::writers::Writers;
@@ -221,7 +221,7 @@ impl Reporter<'_> {
         };
         let message = format!("{what}: {}", condition::told(error, &next));
         let retry_in = if let Verdict::After(delay) = verdict { Some(delay) } else { None };
-        tracing::warn!(error = message, ?retry_in, "load balancer not synced");
+        tracing::warn!(error = message, retry_in = retry_in.map(tracing::field::debug), "load balancer not synced");
         self.event(Severity::Warning, reason, message).await;
     }
 

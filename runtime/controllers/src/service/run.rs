@@ -8,6 +8,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Service;
 use tokio::time::Duration;
 
+use super::ensured_record::Record;
 use super::entry::ServiceEntry;
 use super::error::Task;
 use super::job::{Job, Planned};
@@ -15,7 +16,6 @@ use super::key::Key;
 use super::ownership::{Stranded, Work};
 use super::plan::Action;
 use super::predicates::has_finalizer;
-use super::record::Record;
 use super::syncer::Syncer;
 use crate::queue::Verdict;
 use crate::reaction::MIN_SLOW_RETRY;

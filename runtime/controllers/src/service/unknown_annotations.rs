@@ -6,12 +6,10 @@ use ccm_cloud::{Descriptor, Severity};
 use k8s_openapi::api::core::v1::Service;
 
 use super::report::Reporter;
+use crate::spelling::letters;
 
 /// Most of them that are named.
 const MOST: usize = 5;
-/// Letters of a name that may differ from the one that was probably meant: one in so many, and no more than this.
-const ONE_LETTER_IN: usize = 3;
-const MOST_LETTERS: usize = 3;
 /// Names that differ in no more letters are the same name misspelt, wherever they stand.
 const SAME_NAME: usize = 2;
 
@@ -82,10 +80,7 @@ impl<'a> Declared<'a> {
     fn nearest(&self, name: &str) -> Option<(String, usize)> {
         let (namespace, name) = name.split_once('/')?;
         let siblings = self.names.iter().filter(|(other, _)| *other == namespace);
-        let near = siblings.filter_map(|(_, known)| {
-            let letters = strsim::osa_distance(&name.to_ascii_lowercase(), &known.to_ascii_lowercase());
-            (letters <= (known.len() / ONE_LETTER_IN).min(MOST_LETTERS)).then_some((letters, known))
-        });
+        let near = siblings.filter_map(|(_, known)| Some((letters(name, known)?, known)));
         let (letters, known) = near.min_by_key(|(letters, _)| *letters)?;
         Some((format!("{namespace}/{known}"), letters))
     }

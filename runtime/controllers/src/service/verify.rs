@@ -13,6 +13,7 @@ use futures::future::join_all;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 
+use super::ensured_record::Record;
 use super::found::Found;
 use super::job::Job;
 use super::key::{Key, key, send};
@@ -20,7 +21,6 @@ use super::memory::Due;
 use super::ownership::Work;
 use super::predicates::has_finalizer;
 use super::provider::Provider;
-use super::record::Record;
 use super::syncer::Syncer;
 use crate::object_name::ObjectName as _;
 use crate::reaction::{MIN_SLOW_RETRY, leaves_open};

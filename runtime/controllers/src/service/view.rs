@@ -4,7 +4,7 @@ use ccm_cloud::{Descriptor, Failure};
 use k8s_openapi::api::core::v1::Service;
 
 use super::annotations::is_written;
-use super::record::{Record, is_foreign};
+use super::ensured_record::{Record, is_foreign};
 use crate::view::service::cloud_service;
 
 /// As a provider is told.

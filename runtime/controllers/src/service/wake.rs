@@ -15,12 +15,12 @@ use tokio::time::Instant;
 
 use super::backends::{Backends, Reason, Watched};
 use super::cleanup::still_says_that_it_waits;
+use super::ensured_record::Record;
 use super::entry::ServiceEntry;
 use super::key::{Key, key, send};
 use super::metrics::PassTimer;
 use super::ownership::Work;
 use super::predicates::has_finalizer;
-use super::record::Record;
 use super::syncer::Syncer;
 use super::verify;
 use crate::store::{FirstList, Node};

@@ -25,9 +25,9 @@ use serde_json::{Map, Value, json};
 
 use super::annotations::{ENSURE, annotation};
 use super::condition::{self, ReadyCondition};
+use super::ensured_record::{RECORDED, Record};
 use super::key::Key;
 use super::predicates::FINALIZER;
-use super::record::{RECORDED, Record};
 use crate::store::Stored as _;
 use crate::view::service::{as_stored, ingress};
 

@@ -50,8 +50,61 @@ pub(super) fn find<'a>(
     })
 }
 
-/// All entries; none when there is not even a section.
-pub(super) fn parse(text: &str) -> Result<Option<Vec<GcfgVariable>>, ConfigFileError> {
+/// What is in a file.
+#[derive(Clone)]
+pub(super) struct GcfgFile {
+    pub(super) entries: Vec<GcfgVariable>,
+    /// Sections without a key, anywhere in the file, as they are written, with the line.
+    pub(super) empty: Vec<String>,
+}
+
+/// Most empty sections that are told.
+const MAX_EMPTY: usize = 16;
+
+/// Headers that no key follows, each with its line.
+#[derive(Default)]
+struct Empty {
+    headers: Vec<((String, Option<String>), usize)>,
+    keys_before: usize,
+    /// Whether the last header is among them.
+    is_last: bool,
+}
+
+impl Empty {
+    /// A header on this line, after so many keys of the whole file.
+    fn header(&mut self, section: (String, Option<String>), line: usize, keys: usize) {
+        self.end(keys);
+        self.keys_before = keys;
+        self.is_last = self.headers.len() < MAX_EMPTY;
+        if self.is_last {
+            self.headers.push((section, line));
+        }
+    }
+
+    /// The last section ends after so many keys.
+    fn end(&mut self, keys: usize) {
+        if keys > self.keys_before && self.is_last {
+            self.headers.pop();
+        }
+    }
+
+    /// Those whose keys are nowhere else either.
+    fn told(self, entries: &[GcfgVariable]) -> Vec<String> {
+        let mut told: Vec<String> = vec![];
+        for ((section, name), line) in self.headers {
+            let is_it = |entry: &GcfgVariable| entry.section.eq_ignore_ascii_case(&section) && entry.name == name;
+            if !entries.iter().any(is_it) {
+                let name = name.map(|name| format!(" {name:?}")).unwrap_or_default();
+                told.push(format!("[{section}{name}] (line {line})"));
+            }
+        }
+        told
+    }
+}
+
+/// All that is in it; none when there is not even a section.
+pub(super) fn parse(text: &str) -> Result<Option<GcfgFile>, ConfigFileError> {
+    let mut empty = Empty::default();
     let mut scanner = Scanner { rest: text.chars(), place: Position { line: 1, column: 1 } };
     let mut section: Option<(String, Option<String>)> = None;
     let mut entries = Vec::new();
@@ -62,7 +115,11 @@ pub(super) fn parse(text: &str) -> Result<Option<Vec<GcfgVariable>>, ConfigFileE
             (None, _) => break,
             (Some('\n'), _) => scanner.advance(),
             (Some(';' | '#'), _) => scanner.skip_comment(),
-            (Some('['), _) => section = Some(scanner.header()?),
+            (Some('['), _) => {
+                let found = scanner.header()?;
+                empty.header(found.clone(), place.line, entries.len());
+                section = Some(found);
+            }
             (Some(_), None) => return Err(place.error("expected a section like [Global] before anything else")),
             (Some(first), Some((section, name))) if first.is_alphabetic() => {
                 if entries.len() >= MAX_ENTRIES {
@@ -79,7 +136,9 @@ pub(super) fn parse(text: &str) -> Result<Option<Vec<GcfgVariable>>, ConfigFileE
             }
         }
     }
-    Ok(section.map(|_| entries))
+    empty.end(entries.len());
+    let empty = empty.told(&entries);
+    Ok(section.map(|_| GcfgFile { entries, empty }))
 }
 
 struct Scanner<'a> {

@@ -3,14 +3,14 @@
 //! A pair, such as an ID in the cloud-config and its secret in a file, is replaced in two places. What sources hold is taken all at once,
 //! from a moment in which none of them changed.
 //!
-//! While the files tell the provider something else than it was opened with, what belongs to them waits: then the provider with the new
-//! configuration takes over, and this one ends with the values that it has.
+//! When the files no longer say what the provider was opened with, values that belong to them wait: this provider keeps the values that it has
+//! until the provider with the new configuration takes over.
 //!
 //! | waits | why |
 //! |---|---|
 //! | a value in one of the files, in their volume, or in a file that they name | it is replaced with them |
 //! | a value that may go out in one request with one that waits, or with one that cannot be read | the two may be a pair |
-//! | anything else, such as a token in another volume | does not wait: it may end, however long nobody mends the files |
+//! | anything else, such as a token in another volume | does not wait: the value before may expire, however long nobody mends the files |
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -101,10 +101,21 @@ impl UseGrant {
         matches!(&self.place, GrantedPlace::Body { within, .. } if within == at) && self.is_at(endpoint, path)
     }
 
-    /// The grant of a place in a body.
+    /// The grant of a place in a body: at each path for which the component declares the credential, where it can be written so. Then it is
+    /// all that the bodies of the credential need.
     pub(super) fn within(endpoint: &str, path: &str, at: &Within) -> Self {
         let place = GrantedPlace::Body { within: at.clone(), answer: false };
-        Self { endpoint: endpoint.to_owned(), place, path: Some(path.to_owned()) }
+        let is_whole = match at {
+            Within::Json(pointer) => is_whole("body-json", pointer, None),
+            Within::Form(field) => is_whole("body-form", field, None),
+            Within::Other => false,
+        };
+        Self { endpoint: endpoint.to_owned(), place, path: (!is_whole).then(|| path.to_owned()) }
+    }
+
+    /// Whether it is the grant of a body that is neither JSON nor a form.
+    pub(super) fn is_whole_body(&self) -> bool {
+        matches!(self.place, GrantedPlace::Body { within: Within::Other, .. })
     }
 
     /// Whether it lets the credential sign whatever the component says.

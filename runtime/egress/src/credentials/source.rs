@@ -153,6 +153,22 @@ impl CredentialSource {
     }
 }
 
+impl CredentialSource {
+    /// Why it has no value.
+    pub(super) fn lack(&self) -> String {
+        match self {
+            Self::Watched { name, key, object, .. } => match object.borrow().as_ref() {
+                Some(_) => format!("{name}: the Secret has no key {key:?}; add it, or name another key"),
+                None => format!("{name}: there is no such Secret; create it, or name another one"),
+            },
+            Self::ConfigKey { file, key, .. } => {
+                format!("{} has no text at {}; add it", file.path.display(), key.join("."))
+            }
+            Self::Environment { .. } | Self::File(_) => format!("{self} has none"),
+        }
+    }
+}
+
 impl fmt::Display for CredentialSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -309,6 +325,23 @@ mod tests {
         std::os::unix::fs::symlink("..2", at("..data_tmp")).unwrap();
         std::fs::rename(at("..data_tmp"), at("..data")).unwrap();
         assert_eq!(text(&source).as_deref(), Some("value-two"));
+    }
+
+    #[test]
+    fn what_is_not_there_is_told_by_what_is_missing_of_it() {
+        let lack = |object: Object| {
+            let object = watch::channel(object).1;
+            let (name, key) = ("secret:kube-system/cloud/token".to_owned(), "token".to_owned());
+            CredentialSource::Watched { name, key, object, keeper: Arc::new(()) }.lack()
+        };
+        let no_secret = "secret:kube-system/cloud/token: there is no such Secret; create it, or name another one";
+        assert_eq!(lack(None), no_secret);
+        let no_key = "secret:kube-system/cloud/token: the Secret has no key \"token\"; add it, or name another key";
+        assert_eq!(lack(Some(Arc::default())), no_key);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let source = CredentialSource::config_key(file.path().to_owned(), ConfigFormat::Yaml, "auth.password");
+        assert_eq!(text(&source), None);
+        assert_eq!(source.lack(), format!("{} has no text at auth.password; add it", file.path().display()));
     }
 
     #[test]

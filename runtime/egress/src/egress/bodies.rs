@@ -1,7 +1,8 @@
-//! What a body says of who asks: where in it the credentials stand, and what looks like a login of the component's own.
+//! Finds the logins in a body: where the credentials stand, and what looks like a login that the component wrote itself.
 //!
-//! A cloud reads some members of a login and stores or ignores others. A credential in one that it ignores would lend its right to a login that
-//! the component wrote beside it. So the operator's grant names the member, and a login has nothing else that looks like one.
+//! A cloud reads some members of a login, and stores or ignores others. If a credential stood in a member that the cloud ignores, the request
+//! would pass as the operator's although the component wrote the login beside it. So the operator's grant names the member of the credential,
+//! and nothing else in such a body may look like a login.
 
 use std::collections::HashSet;
 use std::fmt;

@@ -1,5 +1,4 @@
-//! Secrets that a component writes into its requests itself. It cannot know one from the host: it came to know it elsewhere, or tries which one
-//! is right.
+//! Secrets that a component writes into its requests itself. The host never tells it one: it learned the secret elsewhere, or it guesses.
 
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;

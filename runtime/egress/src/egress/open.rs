@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use ccm_cloud::{Descriptor, Leadership, Problem};
 use parking_lot::Mutex;
@@ -116,13 +116,22 @@ pub enum OpenError {
     WiderUse(Vec<String>),
     /// Credentials of the operator in more places than need no grant.
     #[error(
-        "it uses credentials in more than one header of one endpoint, or in one that is not for credentials; if that is right, give {}",
-        .0.join(" ")
+        "it uses credentials in more than one header of one endpoint, or in one that is not for credentials; if that is right, give {}{}",
+        .0.join(" "), of_bodies(.0)
     )]
     UngrantedUse(Vec<String>),
     /// Credentials that are missing or cannot be used.
     #[error("{}", .0.join("; "))]
     Credentials(Vec<String>),
+}
+
+/// What is to be said of flags that grant a body: the host sees what is in it only when a request is made.
+fn of_bodies(flags: &[String]) -> &'static str {
+    if flags.iter().any(|flag| flag.contains(":body:")) {
+        "; in a body of JSON or of a form, the host then refuses the request, and names the flag for the member or the field, which takes the place of all flags of that credential with :body:"
+    } else {
+        ""
+    }
 }
 
 fn listed(problems: &[Problem]) -> String {
@@ -211,6 +220,7 @@ impl Egress {
             operations: Mutex::default(),
             open: Mutex::default(),
             guesses: AtomicUsize::new(0),
+            asked_offline: AtomicBool::new(false),
         })
     }
 }

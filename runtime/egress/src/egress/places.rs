@@ -1,5 +1,5 @@
-//! What a request may hold beside and around credentials: each credential where it may stand, no login that is not the operator's, and
-//! nothing signed that says something else than the request.
+//! What a request may contain besides credentials, and where these may stand: each credential only in its places, no login but the operator's,
+//! and signed text only if it says the same as the request.
 
 use url::Url;
 

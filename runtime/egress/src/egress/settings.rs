@@ -73,4 +73,6 @@ pub struct NetworkSettings {
     pub client: ClientSettings,
     /// Whether each exchange is a line of the log (`--trace-http`).
     pub trace: bool,
+    /// Whether no request leaves (`check` without `--online`): each is refused.
+    pub offline: bool,
 }

@@ -117,9 +117,31 @@ fn all_that_is_wrong_is_told_at_once_and_no_password_with_it() {
         r#"endpoints.c: cloud:c.skip: "maybe" is neither true nor false"#,
         "endpoints.d: cloud:d.url: the URL has a query or fragment",
         "endpoints.d: cloud:d.key: the key of a client certificate that is not given",
-        &format!("endpoints.e: {missing}: No such file or directory (os error 2)"),
+        &format!("endpoints.e: {missing} (cloud:e.ca): No such file or directory (os error 2)"),
     ];
     assert_eq!(all, expected.join("\n"));
+}
+
+/// It was told for each endpoint.
+#[test]
+fn a_file_that_several_endpoints_trust_is_told_once_with_the_key_that_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let no_certificate = folder.path().join("ca.pem");
+    std::fs::write(&no_certificate, "no certificate").unwrap();
+    let endpoints = ["identity", "compute", "network"].map(|name| {
+        let mut endpoint = declared(name, None);
+        endpoint.tls.as_mut().unwrap().ca_file = source("cloud:global.ca-file");
+        endpoint
+    });
+    for (path, why) in [
+        (folder.path().join("missing.pem"), "No such file or directory (os error 2)"),
+        (no_certificate, "no certificate in it"),
+    ] {
+        let path = path.display().to_string();
+        let problems = resolve(&endpoints, &operator(&[], &[]), &[("cloud:global.ca-file", &path)]).err().unwrap();
+        let message = format!("{path} (cloud:global.ca-file): {why}");
+        assert_eq!(told(&problems), [("endpoints.identity, compute, network", message.as_str(), true)]);
+    }
 }
 
 #[test]

@@ -7,7 +7,8 @@
 //!
 //! A single difference may be right: machines and load balancers go while no host runs. But whoever finds *nothing* of what at least
 //! [`FEWEST`] objects of a kind promise looks into another account, or calls everything otherwise, and would make everything a second time:
-//! [`Unconfirmed::NothingFound`]. A failure says nothing about an object, also where the component leaves it to somebody else: where nobody can tell, the component is taken, for there is no other.
+//! [`Unconfirmed::NothingFound`]. A failure says nothing about an object, nor does `elsewhere`. Where nobody can tell, the component is taken, for
+//! there is no other.
 
 use std::sync::Arc;
 

@@ -185,6 +185,23 @@ impl FromStr for CredentialPlace {
                 name: (*name).to_owned(),
                 key: (*key).to_owned(),
             }),
+            // Neither a path of a Secret nor anything else that has this beginning has the value in it.
+            ("secret", [_, _]) => {
+                Err("it names no key of the Secret; write secret:NAMESPACE/NAME/KEY, and see the keys with \
+                 kubectl -n NAMESPACE describe secret NAME"
+                    .to_owned())
+            }
+            ("secret", [_]) => {
+                Err("it names neither the namespace nor the key of the Secret; write secret:NAMESPACE/NAME/KEY"
+                    .to_owned())
+            }
+            ("secret", [_, _, _]) => {
+                Err("one of the namespace, the name and the key after secret: cannot be; namespace and name have only \
+                 a-z, 0-9, - and ., the key also A-Z and _"
+                    .to_owned())
+            }
+            ("file", _) => Err("it names no file; write file:PATH".to_owned()),
+            ("env", _) => Err("it names no environment variable; write env:VARIABLE".to_owned()),
             _ => Err(wrong().to_owned()),
         }
     }
@@ -258,6 +275,24 @@ mod tests {
     }
 
     #[test]
+    fn a_place_that_lacks_something_is_told_what_and_nothing_of_it_is_repeated() {
+        for (text, part) in [
+            ("secret:kube-system/hunter2", "it names no key of the Secret; write secret:NAMESPACE/NAME/KEY"),
+            ("secret:hunter2", "it names neither the namespace nor the key of the Secret"),
+            ("secret:kube-system/Hunter2/token", "one of the namespace, the name and the key after secret: cannot be"),
+            ("secret:a/b/c/hunter2", "it is not file:PATH, env:VARIABLE or secret:NAMESPACE/NAME/KEY"),
+            ("file:", "it names no file; write file:PATH"),
+            ("env:", "it names no environment variable; write env:VARIABLE"),
+            ("env:TOKEN=hunter2", "it names no environment variable"),
+            ("hunter2", "the value itself has no place here"),
+        ] {
+            let error = text.parse::<CredentialPlace>().unwrap_err();
+            assert!(error.starts_with(part) || error.ends_with(part), "{text}: {error}");
+            assert!(!error.to_lowercase().contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
     fn grants_that_cannot_be_are_refused_by_their_name_and_no_password_is_repeated() {
         let map = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
         let endpoint = |url: &str| GrantSettings { endpoints: map("api", url), ..GrantSettings::default() };
@@ -290,12 +325,19 @@ mod tests {
 
     #[test]
     fn what_is_no_place_is_refused_and_never_repeated() {
-        let texts =
-            ["hunter2-hunter2", "file:", "env:", "env:A/B", "secret:ns/name", "secret:ns//key", "secret:n_s/name/key"];
-        for text in texts {
+        let of_secret = "secret:NAMESPACE/NAME/KEY";
+        for (text, right) in [
+            ("hunter2-hunter2", "file:PATH, env:VARIABLE or secret:NAMESPACE/NAME/KEY"),
+            ("file:", "file:PATH"),
+            ("env:", "env:VARIABLE"),
+            ("env:A/B", "env:VARIABLE"),
+            ("secret:ns/name", of_secret),
+            ("secret:ns//key", "namespace and name have only a-z, 0-9, - and ."),
+            ("secret:n_s/name/key", "namespace and name have only a-z, 0-9, - and ."),
+        ] {
             let error = places(&BTreeMap::from([("token".to_owned(), text.to_owned())])).unwrap_err();
             let error = format!("{error:#}");
-            assert!(error.contains("credential token") && error.contains("file:PATH"), "{error}");
+            assert!(error.contains("credential token") && error.contains(right), "{error}");
             assert!(!error.contains("hunter2"), "{error}");
         }
     }

@@ -208,7 +208,13 @@ impl LimitSettings {
     /// Names the pair and the names that there are.
     pub fn from_pairs(pairs: &[(String, String)]) -> Result<Self> {
         let mut object = serde_json::Map::new();
+        let known = names();
         for (name, value) in pairs {
+            if !known.contains(name) {
+                let meant = ccm_controllers::nearest(name, known.iter().map(String::as_str));
+                let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+                bail!("--limit {name}=...: there is no such limit{meant}; there are {}", known.join(", "));
+            }
             // A limit takes the text, or the number that it is.
             let text = serde_json::Value::from(value.as_str());
             let number = value.parse::<u64>().map(serde_json::Value::from);
@@ -372,8 +378,16 @@ impl LimitSettings {
                 headers: base.client.headers,
             },
             trace: false,
+            offline: false,
         })
     }
+}
+
+/// Names of all limits.
+fn names() -> Vec<String> {
+    let schema = schemars::schema_for!(LimitSettings);
+    let properties = schema.get("properties").and_then(serde_json::Value::as_object);
+    properties.into_iter().flatten().map(|(name, _)| name.clone()).collect()
 }
 
 fn bytes(name: &str, given: Option<ByteSize>, default: usize) -> Result<usize> {

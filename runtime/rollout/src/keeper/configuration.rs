@@ -53,8 +53,8 @@ struct JudgedConfiguration {
 /// From one try to the next while the files change, but what they tell a component does not: each try asks the cloud.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// So many times a configuration waits for a component on probation that does not answer from it: about a minute. It may never, and keep the
-/// proven one from its credentials.
+/// So many times a configuration waits for a component on probation that does not answer from it: about a minute. It may never answer, and
+/// would block new credentials for the proven one.
 const PATIENCE: usize = 6;
 
 impl Configuration {

@@ -57,8 +57,8 @@ impl Keeper {
         }
     }
 
-    /// Puts what passed the gate into the slot. Returns whether that is done: not where another one than `against`, which it was compared with,
-    /// was proven meanwhile.
+    /// Puts what passed the gate into the slot. Returns whether it is judged: false if `against` (the one it was compared with) is no longer the
+    /// proven one.
     ///
     /// # Errors
     ///
@@ -247,11 +247,11 @@ impl Keeper {
         self.slot().map_or(Cow::Borrowed(&self.remembered.refused), |slot| Cow::Owned(slot.standing().refused))
     }
 
-    /// Writes down what was refused, and what was proven. Returns whether that worked.
+    /// Writes down what was refused, and the counters that were proven. Returns whether that worked.
     pub(super) async fn remember(&mut self) -> bool {
         let Some(state_folder) = &self.state_folder else { return true };
         let written = state_folder.remember(&self.remembered).await;
-        self.is_written(written, "what was refused and what was proven is not remembered")
+        self.is_written(written, "what was refused, and the counters that were proven, are not remembered")
     }
 
     /// Says that a component is not taken, once; the page always has the last reason.

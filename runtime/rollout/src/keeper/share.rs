@@ -163,8 +163,8 @@ impl Keeper {
         self.share.as_ref().map(|share| Arc::clone(&share.peers))
     }
 
-    /// A component that was on probation when the process before this one died is refused, unless it has proved itself elsewhere; once it is
-    /// known what the others know.
+    /// A component that was on probation when the process before this one died is refused, unless the ledger names it as the one that was proven
+    /// last. Call it after the ledger was read.
     pub(super) async fn blame_the_dead(&mut self) {
         let Some(state_folder) = self.state_folder.clone() else { return };
         let Some(digest) = state_folder.died_on_probation().await else { return };
@@ -291,8 +291,9 @@ impl Keeper {
         }
     }
 
-    /// Whether the process is to end: its first component, which had no probation, was refused elsewhere and is the proven one still, and another
-    /// replica leads. Nothing is lost then when this process begins anew and waits for a better one. Asked again until then.
+    /// Whether the process is to end: its first component, which had no probation, was refused elsewhere and is the proven one still, no other is
+    /// on probation, and another replica was seen to renew the Lease. Nothing is lost then when this process begins anew and waits for a better
+    /// component. Asked again until then.
     pub(super) async fn gives_way(&mut self) -> bool {
         self.contest = None;
         let (Some(slot), Some(peers)) = (self.slot().cloned(), self.peers()) else { return false };

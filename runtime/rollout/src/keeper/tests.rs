@@ -84,6 +84,7 @@ async fn keepers_of(
         cluster_name: "kubernetes".to_owned(),
         cluster_cidrs: vec![],
         trace_http: false,
+        offline: false,
         secrets: ProcessSecrets::default(),
     };
     let listeners = Listeners {

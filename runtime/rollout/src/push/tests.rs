@@ -188,3 +188,36 @@ fn what_is_said_names_key_version_sizes_and_both_digests() {
     assert!(told(&large, None).contains(&format!("{} bytes, ", PACK_FROM + 1)), "{}", told(&large, None));
     assert!(told(&large, None).contains(" packed\n"), "{}", told(&large, None));
 }
+
+/// Nobody watches a misspelt ConfigMap, and it was made without a word.
+#[tokio::test]
+async fn what_does_not_exist_is_made_only_where_it_is_asked_for() {
+    let away = tower::service_fn(|_: http::Request<kube::client::Body>| {
+        std::future::ready(Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("nobody is asked")))
+    });
+    let client = Client::new(away, "default");
+    let target = |key: Option<&str>, creates: bool| Target {
+        client: client.clone(),
+        server: Uri::from_static("https://10.0.0.1"),
+        namespace: "kube-system".to_owned(),
+        name: "provder".to_owned(),
+        key: key.map(str::to_owned),
+        creates,
+    };
+    let refused = |key: Option<&str>, map: Option<&ConfigMap>| {
+        target(key, true).must_be_there(map).unwrap();
+        target(key, false).must_be_there(map).err().map(|error| error.to_string())
+    };
+    let missing = "configmap:kube-system/provder does not exist; correct the namespace or the name, or create the ConfigMap with --create";
+    assert_eq!(refused(None, None).as_deref(), Some(missing));
+    assert_eq!(refused(Some("p.wasm"), None).as_deref(), Some(missing));
+    let mut there = map(&[("p.wasm", b"old")]);
+    there.data = Some([("notes".to_owned(), "n".to_owned())].into());
+    assert_eq!(refused(None, Some(&there)), None);
+    assert_eq!(refused(Some("p.wasm"), Some(&there)), None);
+    assert_eq!(refused(Some("notes"), Some(&there)), None);
+    let no_key = "configmap:kube-system/provder has no key q.wasm, it has p.wasm, notes; correct the key, or add it with --create";
+    assert_eq!(refused(Some("q.wasm"), Some(&there)).as_deref(), Some(no_key));
+    let empty = refused(Some("q.wasm"), Some(&ConfigMap::default())).unwrap();
+    assert!(empty.contains("has no key q.wasm, it is empty;"), "{empty}");
+}

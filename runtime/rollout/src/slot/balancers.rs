@@ -3,14 +3,15 @@
 //! | call | before it | afterwards |
 //! |---|---|---|
 //! | `get`, `survey` | | what the new one does not find, the witness does not find either |
-//! | `ensure` | both give the load balancer the same name; one that the witness finds, the new one finds too | the witness finds it, at one of the addresses that the new one gave |
+//! | `ensure` | both give the load balancer the same name; one that the witness finds, the new one finds too | the witness, asked with the addresses that the new one gave, finds it at one of them. Where it has no answer, or neither of the two finds anything, the change counts as good |
 //! | `update-backends` | | |
-//! | `delete` | as `ensure` | the witness finds nothing any more |
+//! | `delete` | as `ensure` | the witness, asked without addresses, finds nothing any more, or has no load balancers |
 //! | all of these, failed | | where the witness has an answer, or sees nothing wrong, that is a difference |
 //!
-//! The witness is asked anew, with an empty cache, before a difference counts: it may know what was before. Where it cannot tell whether there is
-//! a load balancer that the new one does not find, the call fails with its failure and is made again later: an outage proves nothing and
-//! costs nothing. Another name ends the probation at once; other differences add up.
+//! The witness may know what was before. So it is asked a second time, with an empty cache, before a difference in what both find counts; after
+//! a change it is asked once, with an empty cache. Where it cannot tell whether there is a load balancer that the new one does not find, the call
+//! fails with the witness's failure and is made again later: an outage proves nothing and costs nothing. Another name ends the probation at once;
+//! other differences add up.
 
 use std::sync::Arc;
 
@@ -173,7 +174,7 @@ impl<C: Component> Handle<C> {
         }
     }
 
-    /// Why it is not done, though the new component says so: the witness sees something else.
+    /// Why an `ensure` is not done, though the new component says so: the witness sees something else.
     async fn unseen(&self, service: Service, outcome: &Outcome, probation: &Probation<C>) -> Option<Failure> {
         // What it knows is older than the change.
         probation.witness.forget();
@@ -191,7 +192,7 @@ impl<C: Component> Handle<C> {
     }
 
     /// A call that changes a load balancer. It is not given up when its component fails its probation: what it has sent cannot be taken back,
-    /// and whoever did it again at once may not see it yet.
+    /// and another component that did it again at once may not see it yet.
     async fn change(
         &self,
         function: &'static str,

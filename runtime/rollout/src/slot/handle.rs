@@ -1,8 +1,8 @@
 //! One component for one piece of work, from the first question to the record of what was done.
 //!
 //! While it is on probation, the proven one is asked too where the new one fails, or says that a machine is absent: that answer is given, and the
-//! difference counts against the new one. Work on the whole cluster is compared only where the new one fails. What load balancers need
-//! beyond that is in [`super::balancers`].
+//! difference counts against the new one. Work on the whole cluster is compared only where the new one fails: the witness then does it at once,
+//! unless the new one crashed after it had begun to change the cloud. What load balancers need beyond that is in [`super::balancers`].
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! How a new component proves itself, and when it has not.
 //!
-//! It is proven after so much time without a fault, from its first good answer on, and so many good answers. It is refused after so many
-//! faults in the whole probation: crashes, or differences from the witness. A fault also resets the time and the good answers. Another name for a
-//! load balancer is enough by itself. A probation ends at no certain time, unless its two components have different configurations.
+//! It is proven after so much time without a fault, from its first good answer on, and so many good answers. There are two kinds of faults:
+//! crashes, and differences from the witness. Each kind is counted by itself, over the whole probation, and so many of one kind are enough
+//! to refuse the component. A fault also resets the time and the good answers. Another name for a load balancer is enough by itself. A
+//! probation ends at no certain time, unless its two components are apart: their configurations differ.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +33,7 @@ impl Default for ProbationSettings {
     }
 }
 
-/// So many times as long as a probation takes, the two of a probation apart may differ: until then somebody may have mended the configuration.
+/// Two apart components may differ for this multiple of `time`: until then somebody may have mended the configuration.
 const APART: u32 = 10;
 
 /// The probation of one component.
@@ -42,8 +43,8 @@ pub(super) struct Probation<C> {
     pub(super) witness: Arc<C>,
     /// What the new one had done before it was put into the slot.
     before: Crashes,
-    /// The witness has another configuration, which may be why the two differ: then no difference refuses the new one. It does not pass either
-    /// while they differ, and goes [in the end](APART).
+    /// The witness has another configuration, which may be why the two differ: then no difference refuses the new one. While they differ it
+    /// does not pass; after [`APART`] × `time` it is withdrawn.
     is_apart: bool,
     begun: Instant,
     counts: Mutex<Counts>,
@@ -76,7 +77,7 @@ impl<C: Component> Probation<C> {
         }
     }
 
-    /// The new one failed, or said no, where the witness has an answer. Returns what a call comes to that it must not answer then.
+    /// The new one failed, or said no, where the witness has an answer. Returns the failure to give instead of its answer.
     pub(super) fn differs(&self, function: &'static str, what: &str) -> Failure {
         self.fault(function, what, |counts, text| {
             counts.differences = counts.differences.saturating_add(1);
@@ -102,8 +103,8 @@ impl<C: Component> Probation<C> {
         Failure::new(Reaction::Retry, text)
     }
 
-    /// What the witness says. Where it `finds` something it is asked anew, with an empty cache: it may know that from before, and it be gone, or
-    /// the cloud away.
+    /// What the witness says. Where it `finds` something it is asked anew, with an empty cache: its cache may be old. The object may be gone, or
+    /// the cloud down.
     pub(super) async fn witnessed<A, F: Future<Output = A>>(
         &self,
         ask: impl Fn() -> F,

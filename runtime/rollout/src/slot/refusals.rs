@@ -52,8 +52,8 @@ impl Refusals {
         self.0.remove(place)
     }
 
-    /// Adds one at its time. Returns whether it is new: whoever is known keeps its reason, and whoever is older than all that are remembered is
-    /// forgotten already.
+    /// Adds one at its time. Returns whether it is new: one that is known keeps its reason, and one older than all 16 remembered is not
+    /// added.
     pub(crate) fn add(&mut self, refusal: Refusal) -> bool {
         let place = self.0.iter().rposition(|one| one.at <= refusal.at).map_or(0, |before| before + 1);
         if self.why(&refusal.digest).is_some() || (place == 0 && self.0.len() >= MOST_REFUSED) {

@@ -6,7 +6,8 @@
 //! | `change` | what the new one fails at, and the witness does not, is a difference |
 //!
 //! What one component found, another may not know how to remove: after a difference in `get-all`, the witness does the rest of the run. What the
-//! new one fails to change, the witness changes in the same run.
+//! new one fails to change, the witness changes in the same run, since a route can be changed twice without harm. Not after a call without
+//! an answer: what that sent may not show yet.
 //!
 //! Routes come and go between two questions. Before a difference counts, the witness is asked anew, with an empty cache, and then the
 //! new component: only what both of its answers lack counts. Where the witness cannot tell, the call fails and is made again later.

@@ -31,7 +31,10 @@
 //! | any | configured: of an earlier generation, or another component | as before | | `a_configuration_for_one_that_serves_no_longer_changes_nothing` |
 //! | any | passed, failed or undecided, of an earlier generation | as before | | `a_verdict_about_an_earlier_generation_changes_nothing` |
 //!
-//! What a refused or withdrawn component wrote is in doubt, and is written again: [`SlotState::doubts`].
+//! How the proven one returns is in [`rollback`]. What a refused or withdrawn component wrote is in doubt, and is written again:
+//! [`SlotState::doubts`].
+
+mod rollback;
 
 use std::sync::Arc;
 
@@ -179,7 +182,8 @@ impl Transition {
 #[derive(Debug)]
 pub(crate) struct SlotState<C> {
     standing: SlotStanding<Release<C>>,
-    /// Those that went without a verdict: they may come again, and what they wrote is as uncertain as what refused ones wrote.
+    /// Those that went without a verdict: they may come again, and what they wrote is as uncertain as what refused ones wrote. Only
+    /// this process knows them.
     withdrawn: Refusals,
     /// That another replica refused the proven one.
     contested: Option<Refusal>,
@@ -198,25 +202,6 @@ impl<C> SlotState<C> {
     /// How the components stand.
     pub(crate) const fn standing(&self) -> &SlotStanding<Release<C>> {
         &self.standing
-    }
-
-    /// Whether the component with these 12 digits was refused, or withdrawn and has not come again.
-    pub(crate) fn is_taken_back(&self, short: &str) -> bool {
-        self.standing.refused.has_digits(short) || self.withdrawn.has_digits(short)
-    }
-
-    /// Grows whenever another component is [taken back](Self::is_taken_back).
-    pub(crate) const fn doubts(&self) -> u64 {
-        self.doubts
-    }
-
-    fn refuse(&mut self, refusal: Refusal) {
-        self.doubts += u64::from(self.standing.refused.add(refusal));
-    }
-
-    fn withdraw(&mut self, candidate: &Version) {
-        self.withdrawn.refuse(&candidate.digest, String::new());
-        self.doubts += 1;
     }
 
     /// None: nobody else serves, is on probation or is proven.
@@ -252,29 +237,6 @@ impl<C> SlotState<C> {
         Some(Transition::Proven)
     }
 
-    fn rollback(&mut self, why: String) -> Option<Transition> {
-        let failed = self.standing.end_probation()?.version;
-        let refusal = self.standing.refused.refuse(&failed.digest, why);
-        self.doubts += 1;
-        Some(Transition::Returned { failed, refusal })
-    }
-
-    fn refused_by_a_peer(&mut self, refusal: Refusal) -> Option<Transition> {
-        if self.standing.is_tried(&refusal.digest) {
-            return self.rollback(refusal.reason);
-        }
-        if !self.standing.proven.is(&refusal.digest) {
-            self.refuse(refusal);
-            return None;
-        }
-        if self.contested.is_some() {
-            return None;
-        }
-        let (proven, why) = (Arc::clone(&self.standing.proven.version), refusal.reason.clone());
-        self.contested = Some(refusal);
-        Some(Transition::Contested { proven, why })
-    }
-
     fn configure(&mut self, Reconfigured { proven, candidate }: Reconfigured<C>) -> Option<Transition> {
         let standing = &mut self.standing;
         let is_of = |new: &Release<C>, old: &Release<C>| new.is(&old.version.digest);
@@ -302,16 +264,6 @@ impl<C> SlotState<C> {
                 Some(Transition::Configured)
             }
         }
-    }
-
-    fn put_back(&mut self, digest: &str) -> Option<Transition> {
-        if self.standing.proven.is(digest) { self.give_up(None) } else { None }
-    }
-
-    fn give_up(&mut self, why: Option<String>) -> Option<Transition> {
-        let candidate = self.standing.end_probation()?.version;
-        self.withdraw(&candidate);
-        Some(Transition::Withdrawn { candidate, why })
     }
 
     fn take(&mut self, release: Release<C>, is_apart: bool) -> Option<Transition> {

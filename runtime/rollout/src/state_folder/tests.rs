@@ -193,3 +193,22 @@ async fn a_probation_that_cannot_be_read_is_none() {
         assert_eq!(last_good.died_on_probation().await, None, "{text}");
     }
 }
+
+/// It was told after the first probation, a minute later, and a misspelt folder not at all.
+#[tokio::test]
+async fn a_folder_is_made_once_and_one_that_cannot_be_written_to_is_told_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("a/b");
+    assert!(prepare(&missing).await.unwrap());
+    assert!(!prepare(&missing).await.unwrap());
+    assert_eq!(std::fs::read_dir(&missing).unwrap().count(), 0, "nothing is left of the attempt");
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    for unusable in [file.clone(), file.join("below")] {
+        let error = format!("{:#}", prepare(&unusable).await.unwrap_err());
+        let told =
+            format!("--state-dir {}: cannot be written to, so that no component is kept there", unusable.display());
+        assert!(error.starts_with(&told), "{error}");
+        assert!(error.contains("name a folder that this user may write to"), "{error}");
+    }
+}

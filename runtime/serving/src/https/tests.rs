@@ -225,3 +225,27 @@ async fn a_connection_ends_at_its_age_however_often_it_asks() {
     assert_eq!(asked, 21);
     assert!(begun.elapsed() < 11 * HEAD_TIMEOUT, "{:?}", begun.elapsed());
 }
+
+/// The files of two pairs, mixed: the library's word for it is `KeyMismatch`.
+#[test]
+fn a_key_of_another_certificate_is_told_with_both_files_and_their_flags() {
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: String| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let [one, other] = ["one", "other"].map(|name| rcgen::generate_simple_self_signed([name.to_owned()]).unwrap());
+    let (certificate, key) = (file("tls.crt", one.cert.pem()), file("tls.key", other.signing_key.serialize_pem()));
+    let told = format!(
+        "--tls-private-key-file {} is not the private key of the certificate in --tls-cert-file {}; give the key that the certificate was \
+         made for, and the server's own certificate first in its file",
+        key.display(),
+        certificate.display()
+    );
+    let error = acceptor(Some((&certificate, &key)), MinTls::default()).err().unwrap();
+    assert_eq!(format!("{error:#}"), told);
+    let key = file("own.key", one.signing_key.serialize_pem());
+    assert!(acceptor(Some((&certificate, &key)), MinTls::default()).is_ok());
+}

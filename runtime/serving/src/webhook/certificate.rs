@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use parking_lot::Mutex;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::client_ca::ClientCa;
 use super::metrics::WebhookMetrics;
-use crate::https::{MinTls, Pair, read_pair};
+use crate::https::{MinTls, Pair, read_pair, unfit};
 
 /// Where the pair is, each file with the flag that said so.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,9 +35,10 @@ impl Files {
     }
 
     fn parse(&self, (chain, key): Pair) -> Result<CertifiedKey> {
-        let paths = || format!("{} and {}", self.certificate.1.display(), self.key.1.display());
+        let ((cert_flag, cert), (key_flag, of_key)) = (&self.certificate, &self.key);
         ensure!(!chain.is_empty(), "{} has no certificate", self.certificate.1.display());
-        CertifiedKey::from_der(chain, key, &default_provider()).with_context(paths)
+        CertifiedKey::from_der(chain, key, &default_provider())
+            .map_err(|error| unfit(error, (cert_flag, cert), (key_flag, of_key)))
     }
 }
 

@@ -23,6 +23,9 @@ struct OutcomeLabel {
     outcome: &'static str,
 }
 
+/// What becomes of a certificate: it is used, or not.
+const CERTIFICATES: [&str; 2] = ["ok", "failed"];
+
 /// Requests, good ones too, and certificates.
 #[derive(Debug, Clone)]
 pub(crate) struct WebhookMetrics {
@@ -45,7 +48,11 @@ impl WebhookMetrics {
         registry.register("cloud_provider_webhook_request", help, this.requests.clone());
         let help = "Time until the webhook answered";
         registry.register("cloud_provider_webhook_request_duration_seconds", help, this.seconds.clone());
-        let help = "Certificates that the webhook found, by outcome: `ok` or `failed`";
+        // There as 0, so that `increase()` sees the first failure.
+        for outcome in CERTIFICATES {
+            drop(this.certificates.get_or_create(&OutcomeLabel { outcome }));
+        }
+        let help = "Certificates that the webhook found, by outcome: `ok` or `failed`; both exist from the start, as 0";
         registry.register("ccm_webhook_certificates", help, this.certificates.clone());
         this
     }
@@ -57,7 +64,8 @@ impl WebhookMetrics {
     }
 
     pub(super) fn certificate_loaded(&self, good: bool) {
-        let outcome = if good { "ok" } else { "failed" };
+        let [ok, failed] = CERTIFICATES;
+        let outcome = if good { ok } else { failed };
         self.certificates.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
@@ -69,5 +77,26 @@ impl WebhookMetrics {
     #[cfg(test)]
     pub(super) fn certificates(&self, outcome: &'static str) -> u64 {
         self.certificates.get_or_create(&OutcomeLabel { outcome }).get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_certificate_is_there_before_the_first_one_and_counts_from_zero() {
+        let mut registry = Registry::default();
+        let metrics = WebhookMetrics::register(&mut registry);
+        let line =
+            |outcome: &str, count: u32| format!("ccm_webhook_certificates_total{{outcome=\"{outcome}\"}} {count}\n");
+        let page = || {
+            let mut text = String::new();
+            prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+            text
+        };
+        assert!(page().contains(&line("ok", 0)) && page().contains(&line("failed", 0)), "{}", page());
+        metrics.certificate_loaded(false);
+        assert!(page().contains(&line("ok", 0)) && page().contains(&line("failed", 1)), "{}", page());
     }
 }

@@ -49,8 +49,11 @@ pub(crate) struct CheckArgs {
 pub(crate) struct PushArgs {
     /// The component: .wasm, .wasm.gz or .wasm.zst. A signature NAME.sig next to it is pushed with it.
     pub(crate) file: PathBuf,
-    /// The target: configmap:NAMESPACE/NAME[/KEY]. The ConfigMap is created if it does not exist.
+    /// The target: configmap:NAMESPACE/NAME[/KEY]. It must exist, unless you give --create.
     pub(crate) target: String,
+    /// Create the ConfigMap, or the key in it, if it does not exist.
+    #[arg(long)]
+    pub(crate) create: bool,
     /// How to reach the API server. Without it, the service account of the pod is used.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,

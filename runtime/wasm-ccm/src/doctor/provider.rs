@@ -4,7 +4,7 @@ use anyhow::Result;
 use ccm_cloud::Descriptor;
 use ccm_rollout::config::ProviderConfig;
 use ccm_rollout::gate::{Rejected, Step};
-use ccm_rollout::preflight::{self, Checked};
+use ccm_rollout::preflight::{self, Checked, Judged};
 use kube::Client;
 
 use super::finding::{Check, Finding};
@@ -75,17 +75,15 @@ impl Judge<'_> {
         }
         let judged = preflight::configured(config, component, self.client, self.cluster_name, self.online).await;
         match judged {
-            Ok(warnings) => {
+            Ok(Judged { warnings, unasked }) => {
                 let fix = "if that is not what you mean, correct the configuration";
                 findings.extend(warnings.into_iter().map(|warning| of(check.note(warning, fix))));
                 findings.push(of(match self.online {
                     true => check.good("its configuration is right, and the cloud accepts the credentials"),
                     false => check.good("its configuration is right, and its credentials are there"),
                 }));
-                if is_needed && !self.online {
-                    let found = "whether the cloud is reachable and accepts the credentials is not judged";
-                    findings.push(of(check.note(found, "doctor --online asks the cloud")));
-                }
+                let told = |what| of(check.note(format!("not judged: {what}"), "doctor --online asks the cloud"));
+                findings.extend(unasked.map(told));
             }
             Err(rejected) => findings.push(of(self.rejected(config, rejected))),
         }

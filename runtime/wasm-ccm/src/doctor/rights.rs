@@ -29,7 +29,7 @@ const HOME: &str = "kube-system";
 /// The name of the manifest that stands for the one of the Lease.
 const LEASE: &str = "cloud-controller-manager";
 /// What to do about a missing right.
-const FIX: &str = "kubectl apply --server-side -k manifests/overlays/NAME (manifests/base/rbac.yaml has the rules; manifests/optional/credential-secret.yaml the one for a Secret)";
+const FIX: &str = "kubectl apply --server-side -k manifests/overlays/NAME, or upgrade the Helm release (manifests/base/rbac.yaml has the rules; manifests/optional/credential-secret.yaml the one for a Secret)";
 /// What the host does with a Secret that a credential is in.
 const READ: [&str; 3] = ["get", "list", "watch"];
 

@@ -20,7 +20,7 @@ fn prose(page: &str) -> Vec<&str> {
 }
 
 /// The anchors of a page's headings, as GitHub makes them.
-fn anchors(page: &str) -> Vec<String> {
+pub(super) fn anchors(page: &str) -> Vec<String> {
     let mut seen: HashMap<String, u32> = HashMap::new();
     let headings = prose(page).into_iter().filter(|line| line.starts_with('#'));
     let anchor = |heading: &str| {

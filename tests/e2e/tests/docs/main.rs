@@ -11,6 +11,7 @@ mod links;
 mod metrics;
 mod migration;
 mod migration_openstack;
+mod monitoring;
 mod security;
 mod troubleshooting;
 

@@ -51,11 +51,11 @@ fn a_grant_that_no_provider_could_use_ends_the_process_with_code_1_and_a_line_th
         (single(&["--credential=token=secret:kube-system/cloud"]), &["credential token", "secret:NAMESPACE/NAME/KEY"]),
         (single(&["--credential=token=env:NO_SUCH_ONE"]), &["credential token", "no variable NO_SUCH_ONE"]),
         (single(&["--credential-use=token=api:cookie:x"]), &["--credential-use token=...", "ENDPOINT:header:NAME"]),
-        (listed("  credentialUses: {token: ['api:body']}"), &["provider 0", "--credential-use token=", "body:PATH"]),
+        (listed("  credentialUses: {token: ['api:body']}"), &["entry 1 (", "--credential-use token=", "body:PATH"]),
         (single(&["--limit=requests-per-second=0"]), &["requests-per-second must be above zero"]),
-        (listed("  grants: {endpoints: {api: 'http://cloud.test'}}"), &["provider 0", "api=...", "--allow-http"]),
-        (listed("  grants: {allowHosts: ['*']}"), &["--providers", "provider 0", "every host"]),
-        (listed("  credentials: {token: hunter2}"), &["--providers", "provider 0", "credential token", "file:PATH"]),
+        (listed("  grants: {endpoints: {api: 'http://cloud.test'}}"), &["entry 1 (", "api=...", "--allow-http"]),
+        (listed("  grants: {allowHosts: ['*']}"), &["--providers", "entry 1 (", "every host"]),
+        (listed("  credentials: {token: hunter2}"), &["--providers", "entry 1 (", "credential token", "file:PATH"]),
         (listed("  grants: {allowEnvs: [A]}"), &["--providers", "allowEnvs", "allowEnv"]),
     ];
     for (flags, says) in cases {

@@ -1,5 +1,6 @@
 //! What `manifests/` has: the real API server takes it, the real host starts as it says, and it may do what it does and no more.
 
+mod chart;
 mod fence;
 mod image;
 mod overlay;
@@ -50,7 +51,7 @@ async fn every_manifest_is_taken_as_it_is() {
     let stage = Stage::bare(apart(Settings::default())).await;
     let manifests = Manifests::new();
     let folders = manifests.folders();
-    know_cert_manager(stage.client()).await;
+    know_kinds_of_others(stage.client()).await;
     for folder in ["base", CLOUDLYCKE, DIGITALOCEAN] {
         assert!(folders.contains(&folder.to_owned()), "{folder} is not among {folders:?}");
     }
@@ -75,31 +76,36 @@ async fn every_manifest_is_taken_as_it_is() {
     assert!(format!("{error:#}").contains("hostNetwrok"), "{error:#}");
 }
 
-/// The kinds of cert-manager that our manifests use. What may stand in them is not looked at.
-async fn know_cert_manager(client: &Client) {
-    let definition = |kind: &str| {
+/// The kinds of others that our manifests use: group, version, kind. What may stand in them is not looked at.
+const KINDS_OF_OTHERS: [(&str, &str, &str); 3] = [
+    ("cert-manager.io", "v1", "Certificate"),
+    ("cert-manager.io", "v1", "Issuer"),
+    ("monitoring.coreos.com", "v1", "PrometheusRule"),
+];
+
+async fn know_kinds_of_others(client: &Client) {
+    let definition = |(group, version, kind): (&str, &str, &str)| {
         let singular = kind.to_lowercase();
         let plural = format!("{singular}s");
         let any = json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
-        let version = json!({ "name": "v1", "served": true, "storage": true, "schema": any });
+        let version = json!({ "name": version, "served": true, "storage": true, "schema": any });
         let names = json!({ "kind": kind, "plural": plural, "singular": singular });
         serde_json::from_value(json!({
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
-            "metadata": { "name": format!("{plural}.cert-manager.io") },
-            "spec": { "group": "cert-manager.io", "scope": "Namespaced", "names": names, "versions": [version] },
+            "metadata": { "name": format!("{plural}.{group}") },
+            "spec": { "group": group, "scope": "Namespaced", "names": names, "versions": [version] },
         }))
     };
-    let kinds = ["Certificate", "Issuer"];
-    let definitions: Vec<DynamicObject> = kinds.into_iter().map(|kind| definition(kind).unwrap()).collect();
+    let definitions: Vec<DynamicObject> = KINDS_OF_OTHERS.map(|kind| definition(kind).unwrap()).into();
     manifest::apply_all(client, &definitions).await.unwrap();
     let known = async {
-        for kind in kinds {
-            let kind = GroupVersionKind::gvk("cert-manager.io", "v1", kind);
+        for (group, version, kind) in KINDS_OF_OTHERS {
+            let kind = GroupVersionKind::gvk(group, version, kind);
             while kube::discovery::pinned_kind(client, &kind).await.is_err() {}
         }
     };
-    assert!(tokio::time::timeout(LIMIT, known).await.is_ok(), "cert-manager's kinds are never served");
+    assert!(tokio::time::timeout(LIMIT, known).await.is_ok(), "kinds of others are never served");
 }
 
 /// What Pod Security has against a pod, in a namespace that warns of all that is not restricted.

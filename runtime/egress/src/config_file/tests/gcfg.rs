@@ -152,3 +152,20 @@ a = b\",
         assert!(message.contains(part), "{text:?}: {message:?} does not say {part:?}");
     }
 }
+
+/// Of a class without a key, its Services only heard that there is no such class.
+#[test]
+fn sections_without_a_key_are_told_as_they_are_written_with_their_line() {
+    let empty = |text: &str| file(text, INI).empty_sections().to_vec();
+    let text = "[Global]\na = b\n[LoadBalancerClass]\n; nothing\n[LoadBalancerClass \"dmz\"]\n[LoadBalancerClass \"a\"]\nc = d\n[Route]";
+    assert_eq!(
+        empty(text),
+        ["[LoadBalancerClass] (line 3)", "[LoadBalancerClass \"dmz\"] (line 5)", "[Route] (line 8)"]
+    );
+    // Its keys are elsewhere.
+    assert_eq!(empty("[Global]\n[global]\na = b\n[Global]\n"), [""; 0]);
+    assert_eq!(empty("[a]\nb = c"), [""; 0]);
+    let many = "[a]\n".repeat(1_000) + "[b]\nc = d\n[a]";
+    assert_eq!(empty(&many).len(), 16, "a file of headers alone costs nothing");
+    assert!(file("a: {}", YAML).empty_sections().is_empty());
+}

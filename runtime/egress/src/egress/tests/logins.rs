@@ -163,7 +163,7 @@ async fn a_grant_of_a_body_of_json_names_the_member() {
     let egress = open(&cloud, credentials(), &[("token", &["api:body:/"]), ("session", SESSION)]).unwrap();
     let error = egress.send(login(), &call()).await.unwrap_err();
     assert_eq!((error.reason, error.maybe_sent), (TransportReason::Denied, false), "{error}");
-    let flag = "--credential-use=token=api:body-json:/a/1/b~1c:/";
+    let flag = "--credential-use=token=api:body-json:/a/1/b~1c in place of --credential-use=token=api:body:/";
     assert!(error.message.contains(flag), "{error}");
     let granted: &[(&str, &[&str])] = &[("token", &["api:body-json:/a/1/b~1c:/"]), ("session", SESSION)];
     let egress = open(&cloud, credentials(), granted).unwrap();
@@ -171,7 +171,33 @@ async fn a_grant_of_a_body_of_json_names_the_member() {
     // Nor is it a grant of anything that is no JSON.
     let form = captures(Request { body: vec![bytes("x="), secret("token")], ..post(Effect::Read) });
     let error = egress.send(form, &call()).await.unwrap_err();
-    assert!(error.message.contains("--credential-use=token=api:body-form:x:/"), "{error}");
+    assert!(error.message.contains("--credential-use=token=api:body-form:x"), "{error}");
+}
+
+/// The first refusal named a flag that did not work, and the second one a flag that did not work alone.
+#[tokio::test]
+async fn the_flags_that_a_refusal_names_work_as_they_stand() {
+    let cloud = login_cloud();
+    let flags = |told: &str| -> Vec<String> {
+        let words = told.split_whitespace().filter_map(|word| word.strip_prefix("--credential-use=token="));
+        words.map(|grant| grant.trim_end_matches(';').to_owned()).collect()
+    };
+    let credentials = || vec![("token", vec![Place::Body]), ("session", vec![header("x-session")])];
+    let with = |granted: &[String]| {
+        let granted: Vec<&str> = granted.iter().map(String::as_str).collect();
+        open(&cloud, credentials(), &[("token", &granted), ("session", SESSION)])
+    };
+    let refused = with(&[]).err().unwrap().to_string();
+    assert!(refused.ends_with("takes the place of all flags of that credential with :body:"), "{refused}");
+    for (before, after) in [(r#"{"auth":{"password":""#, r#""}}"#), ("user=me&password=", "")] {
+        let login =
+            || captures(Request { body: vec![bytes(before), secret("token"), bytes(after)], ..post(Effect::Read) });
+        let error = with(&flags(&refused)).unwrap().send(login(), &call()).await.unwrap_err().to_string();
+        let (instead, replaced) = error.split_once(" in place of ").unwrap();
+        assert_eq!(flags(replaced), flags(&refused), "{error}");
+        with(&flags(instead)).unwrap().send(login(), &call()).await.unwrap();
+    }
+    assert_eq!(cloud.take().len(), 2);
 }
 
 /// The same of a form: the component wrote the credential into a field that the cloud stores, or ignores for a login of the component's own.
@@ -185,9 +211,9 @@ async fn a_grant_of_a_form_names_the_field() {
     let granted: &[(&str, &[&str])] = &[("token", &["api:body:/"]), ("session", SESSION)];
     let egress = open(&cloud, credentials(), granted).unwrap();
     for (before, flag) in [
-        ("user=me&password=", "api:body-form:password:/"),
-        ("user=attacker&comment=", "api:body-form:comment:/"),
-        ("user%5Bpass%5D=", "api:body-form:user[pass]:/"),
+        ("user=me&password=", "api:body-form:password"),
+        ("user=attacker&comment=", "api:body-form:comment"),
+        ("user%5Bpass%5D=", "api:body-form:user[pass]"),
     ] {
         let error = egress.send(form(before, ""), &call()).await.unwrap_err();
         assert_eq!((error.reason, error.maybe_sent), (TransportReason::Denied, false), "{error}");
@@ -202,7 +228,7 @@ async fn a_grant_of_a_form_names_the_field() {
     }
     for (before, after, part) in [
         ("", "", "in a body that is neither JSON nor a form"),
-        ("Password=", "", "api:body-form:Password:/"),
+        ("Password=", "", "api:body-form:Password"),
         ("password=x&password=", "", "twice"),
         ("password=", "&PASSWORD=", "twice"),
         ("user=me;password=", "", "semicolon"),

@@ -143,6 +143,11 @@ fn a_limit_that_cannot_be_is_refused_by_name() {
         (&[("reserve-percent", "300")], "reserve-percent=300: give a whole number that is not too large"),
         (&[("memory-bytes", "lots")], "memory-bytes=lots: give a size, such as 64MiB"),
         (&[("handles", "1"), ("handles", "2")], "given twice"),
+        (
+            &[("memory-byte", "64MiB")],
+            "--limit memory-byte=...: there is no such limit; did you mean memory-bytes?; there are ",
+        ),
+        (&[("anything", "1")], "--limit anything=...: there is no such limit; there are "),
     ];
     for (given, part) in cases {
         let error = LimitSettings::from_pairs(&pairs(given))

@@ -165,3 +165,22 @@ async fn the_files_are_looked_at_after_each_period_until_it_ends() {
     stop.cancel();
     tasks.join_next().await.unwrap().unwrap();
 }
+
+#[test]
+fn a_key_of_another_certificate_is_told_with_both_files() {
+    let ca = Authority::new();
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("tls.crt"), ca.issue("one").0).unwrap();
+    std::fs::write(at("tls.key"), ca.issue("other").1).unwrap();
+    let flag = "--webhook-cert-dir";
+    let files = Files { certificate: (flag, at("tls.crt")), key: (flag, at("tls.key")) };
+    let error = format!("{:#}", files.read().and_then(|pair| files.parse(pair)).unwrap_err());
+    let (certificate, key) = (at("tls.crt"), at("tls.key"));
+    let told = format!(
+        "{flag} {} is not the private key of the certificate in {flag} {};",
+        key.display(),
+        certificate.display()
+    );
+    assert!(error.starts_with(&told), "{error}");
+}

@@ -51,7 +51,9 @@ pub(crate) async fn demo() -> Result<()> {
         told: BTreeSet::new(),
     };
     std::fs::create_dir_all(&stage.folder)?;
-    stage.push(&component("providers/cloudlycke.wasm")?).await?;
+    let (is_pushed, said) = stage.run_push(&component("providers/cloudlycke.wasm")?, &["--create"]).await?;
+    ensure!(is_pushed, "{said}");
+    say(&said)?;
     // Nobody wants to wait a minute here. A Service that failed is tried again within 10 s, and three calls that compute without an end,
     // one after the other, take less: both must fit in.
     let source = format!("--provider={SOURCE}");
@@ -148,7 +150,7 @@ impl Stage {
 
     /// The host refuses it as well as `push`.
     async fn is_refused(&mut self, bytes: &[u8]) -> Result<()> {
-        let (is_pushed, said) = self.run_push(&self.file(bytes)?).await?;
+        let (is_pushed, said) = self.run_push(&self.file(bytes)?, &[]).await?;
         ensure!(!is_pushed, "it was pushed: {said}");
         say(&said)?;
         let written = ConfigMap {
@@ -214,21 +216,22 @@ impl Stage {
     }
 
     async fn push(&self, file: &Path) -> Result<()> {
-        let (is_pushed, said) = self.run_push(file).await?;
+        let (is_pushed, said) = self.run_push(file, &[]).await?;
         ensure!(is_pushed, "{said}");
         say(&said)
     }
 
     /// Whether it was pushed, and what is said, as a person sees it.
-    async fn run_push(&self, file: &Path) -> Result<(bool, String)> {
+    async fn run_push(&self, file: &Path, flags: &[&str]) -> Result<(bool, String)> {
         let mut command = Command::new(program()?);
-        command.arg("push").arg(file).arg(SOURCE).arg("--kubeconfig").arg(&self.kubeconfig);
+        command.arg("push").arg(file).arg(SOURCE).args(flags).arg("--kubeconfig").arg(&self.kubeconfig);
         let pushed = tokio::time::timeout(LIMIT, command.kill_on_drop(true).output()).await;
         let output = pushed.with_context(|| format!("wasm-ccm push runs on after {LIMIT:?}"))??;
         let said = [output.stdout, output.stderr].concat();
         let folder = file.parent().context("a file is in a folder")?.display().to_string() + "/";
         let name = file.file_name().unwrap_or_default().display();
-        let mut text = format!("  $ wasm-ccm push {name} {SOURCE}\n");
+        let flags: String = flags.iter().map(|flag| format!(" {flag}")).collect();
+        let mut text = format!("  $ wasm-ccm push {name} {SOURCE}{flags}\n");
         for line in String::from_utf8_lossy(&said).replace(&folder, "").lines() {
             text += &format!("  {line}\n");
         }

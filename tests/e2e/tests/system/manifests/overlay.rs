@@ -25,7 +25,7 @@ const NAME: &str = "wasm-ccm";
 const POD: &str = "wasm-ccm-0";
 
 /// For a tool that Go may have to compile.
-const BUILD: Duration = Duration::from_secs(600);
+pub(crate) const BUILD: Duration = Duration::from_secs(600);
 
 /// A copy of `manifests/` in which every overlay has its component.
 pub(crate) struct Manifests(TempDir);
@@ -34,6 +34,10 @@ impl Manifests {
     pub(crate) fn new() -> Self {
         let this = Self(tempfile::tempdir().unwrap());
         copy(&manifest::folder(), this.0.path());
+        // What somebody put there.
+        let components = this.path("chart/components");
+        std::fs::remove_dir_all(&components).unwrap();
+        std::fs::create_dir(components).unwrap();
         for overlay in std::fs::read_dir(this.0.path().join("overlays")).unwrap() {
             let overlay = overlay.unwrap();
             // As `./just overlay NAME` does.
@@ -44,7 +48,7 @@ impl Manifests {
         this
     }
 
-    /// Every folder that kustomize can build.
+    /// Every folder that kustomize can build. The chart has folders of its neighbours once more.
     pub(crate) fn folders(&self) -> Vec<String> {
         let mut found = vec![];
         let mut open = vec![self.0.path().to_owned()];
@@ -53,7 +57,7 @@ impl Manifests {
                 found.push(folder.strip_prefix(self.0.path()).unwrap().display().to_string());
             }
             let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-            open.extend(entries.filter(|path| path.is_dir()));
+            open.extend(entries.filter(|path| path.is_dir() && !path.ends_with("chart")));
         }
         found.sort();
         found
@@ -65,11 +69,16 @@ impl Manifests {
         text.lines().any(|line| line == "kind: Component")
     }
 
-    /// Writes a file of an overlay.
-    pub(crate) fn write(&self, file: &str, text: &str) {
-        let path = self.0.path().join(file);
+    /// Writes a file of an overlay, or of the chart.
+    pub(crate) fn write(&self, file: &str, content: impl AsRef<[u8]>) {
+        let path = self.path(file);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+
+    /// Where a file or folder of the copy is.
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
+        self.0.path().join(file)
     }
 
     /// What `kustomize build` makes of a folder.
@@ -95,7 +104,7 @@ fn copy(from: &Path, to: &Path) {
             std::fs::create_dir_all(&to).unwrap();
             copy(&entry.path(), &to);
         } else {
-            std::fs::copy(entry.path(), to).unwrap();
+            std::fs::copy(entry.path(), &to).unwrap();
         }
     }
 }

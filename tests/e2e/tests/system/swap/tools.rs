@@ -195,9 +195,11 @@ async fn push_of_one_key_leaves_the_others_and_its_signature_goes_with_a_warning
     let keys = async || maps.get(MAP).await.unwrap().binary_data.unwrap().into_keys().collect::<Vec<_>>();
     let [one, two] = ["1", "2"].map(|number| stage.file(&format!("{number}.wasm"), version(number)));
     let push = async |file: &Path, key: &str| push_to(&stage, file, &format!("{SOURCE}/{key}"), &[]).await;
+    let create = async |file: &Path, key: &str| push_to(&stage, file, &format!("{SOURCE}/{key}"), &["--create"]).await;
     let signature = stage.file("1.wasm.sig", "of the first");
-    says(&push(&one, "a.wasm").await, 0, &["provider/a.wasm: cloudlycke 1", "before nothing"]);
-    says(&push(&two, "b.wasm").await, 0, &["provider/b.wasm: cloudlycke 2", "before nothing"]);
+    says(&create(&one, "a.wasm").await, 0, &["provider/a.wasm: cloudlycke 1", "before nothing"]);
+    says(&push(&two, "b.wasm").await, 1, &["has no key b.wasm, it has a.wasm, a.wasm.sig"]);
+    says(&create(&two, "b.wasm").await, 0, &["provider/b.wasm: cloudlycke 2", "before nothing"]);
     assert_eq!(keys().await, ["a.wasm", "a.wasm.sig", "b.wasm"]);
     std::fs::remove_file(signature).unwrap();
     let told = push(&one, "a.wasm").await;
@@ -212,8 +214,10 @@ async fn push_says_what_to_do_about_what_the_api_server_says() {
     let stage = Stage::new().await;
     let maps: Api<ConfigMap> = Api::namespaced(stage.client().clone(), NAMESPACE);
     let one = stage.file("one.wasm", version("1"));
-    let told = push_to(&stage, &one, "configmap:nowhere/provider", &[]).await;
+    let told = push_to(&stage, &one, "configmap:nowhere/provider", &["--create"]).await;
     says(&told, 1, &["kubectl create namespace nowhere"]);
+    says(&push(&stage, &one, &[]).await, 1, &["does not exist", "create the ConfigMap with --create"]);
+    assert!(maps.get_opt(MAP).await.unwrap().is_none(), "nothing was made");
     let told = push(&stage, &one, &["--master=https://127.0.0.1:1"]).await;
     says(&told, 1, &["the API server at https://127.0.0.1:1 does not answer", "check --kubeconfig and --master"]);
     let made = ConfigMap {

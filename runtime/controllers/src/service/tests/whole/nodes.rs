@@ -44,3 +44,38 @@ async fn case_155_a_load_balancer_whose_update_failed_gets_its_hosts_by_itself()
         .await;
     assert!(metrics.service.update_failures.get() >= 1);
 }
+
+/// Its kubelet registers it, the host gives it addresses, then everything else. A load balancer was read and changed for each.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_joins_is_told_once_when_it_is_initialised() {
+    let with_address =
+        |draft: Draft| draft.with("/status", "addresses", json!([{ "type": "InternalIP", "address": "10.0.0.7" }]));
+    let mut world = World::new(FakeBalancers::default()).service(service("web"));
+    world.node(node("n0").provider_id("fake://0")).await;
+    world
+        .run(async |world: &mut World| {
+            world.addressed(&["web".into()]).await;
+            world.cloud.take_calls();
+            for waiting in [node("n1").tainted(), with_address(node("n1").tainted())] {
+                world.node(waiting).await;
+                seconds(5).await;
+                assert_eq!(world.cloud.take_calls(), Vec::<String>::new());
+            }
+            world.node(with_address(node("n1").provider_id("fake://1"))).await;
+            seconds(5).await;
+            assert_eq!(world.cloud.take_calls(), ["update web: n0 n1"]);
+            // One that waits is taken along when another one changes.
+            world.node(node("n2").tainted()).await;
+            world.node(node("n3").provider_id("fake://3")).await;
+            seconds(5).await;
+            assert_eq!(world.cloud.take_calls(), ["update web: n0 n1 n2 n3"]);
+            // No cloud gives it an ID, and somebody takes the taint away.
+            world.node(node("n4").tainted()).await;
+            seconds(5).await;
+            assert_eq!(world.cloud.take_calls(), Vec::<String>::new());
+            world.node(node("n4")).await;
+            seconds(5).await;
+            assert_eq!(world.cloud.take_calls(), ["update web: n0 n1 n2 n3 n4"]);
+        })
+        .await;
+}

@@ -1,12 +1,12 @@
 //! Credentials that answers gave: a Keystone token. They stay here. A component that takes the place of another one begins with
 //! a copy of them.
 //!
-//! One login at a time per credential. Whoever asks for a login that another call made since it last looked gets that
-//! call's answer, so that a hundred parallel calls log in once. A login that the cloud refused is not repeated at once: a
-//! service may lock the account.
+//! One login at a time per credential. If another call has logged in since a call last looked, that call gets the other one's
+//! answer and does not log in: so a hundred parallel calls log in once. A login that the cloud refused is not repeated at once:
+//! a service may lock the account.
 //!
-//! Answers of logins are kept for those who come later: a catalogue stands in them. All together have a limit (`login-bytes`). Of one for which
-//! there is no room, nothing is kept, and whoever needs it logs in for itself; of a refusal, the status.
+//! Answers of logins are kept for calls that come later: they contain a catalogue. All kept answers together have a limit (`login-bytes`). An
+//! answer for which there is no room is not kept, and each call that needs it logs in for itself. Of a refused login, only the status is kept.
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,57 @@
+{{/* What the overlay of the provider has; of a provider of your own, what the values say. */}}
+{{- define "wasm-ccm.preset" -}}
+{{- $file := printf "providers/%s.yaml" .Values.provider }}
+{{- $preset := fromYaml (.Files.Get $file) }}
+{{- if not $preset.flags }}
+{{- $preset = dict "flags" (list (printf "--cloud-provider=%s" .Values.provider)) "settings" (gt (len .Values.settings) 0) }}
+{{- $_ := set $preset "serviceAnnotations" .Values.own.serviceAnnotations }}
+{{- $_ := set $preset "nodeLabels" .Values.own.nodeLabels }}
+{{- if .Values.credentials.secretName }}
+{{- $_ := set $preset "credentials" (dict "volume" "credentials" "mountPath" "/credentials") }}
+{{- end }}
+{{- end }}
+{{- toYaml $preset }}
+{{- end }}
+
+{{/* The object, with the labels of the chart. */}}
+{{- define "wasm-ccm.labelled" -}}
+{{- $labels := dict
+      "app.kubernetes.io/managed-by" .context.Release.Service
+      "app.kubernetes.io/instance" .context.Release.Name
+      "helm.sh/chart" (printf "%s-%s" .context.Chart.Name .context.Chart.Version) }}
+{{- $_ := set .object.metadata "labels" (merge $labels (.object.metadata.labels | default dict)) }}
+{{- toYaml .object }}
+{{- end }}
+
+{{/* The variables of the process: a new name for each content, the one that kustomize would give it. */}}
+{{- define "wasm-ccm.settings" -}}
+{{- $data := ternary .Values.settings "" (gt (len .Values.settings) 0) }}
+{{- $hash := dict "kind" "ConfigMap" "name" "wasm-ccm-settings" "data" $data | toJson | sha256sum | trunc 10 }}
+{{- $hash = $hash | replace "0" "g" | replace "1" "h" | replace "3" "k" | replace "a" "m" | replace "e" "t" }}
+{{- printf "wasm-ccm-settings-%s" $hash }}
+{{- end }}
+
+{{/* The image, by tag or digest. */}}
+{{- define "wasm-ccm.image" -}}
+{{- if not .repository }}
+{{- fail "image.repository is empty: build the image with `./just image`, push it to your registry, and give its name, as in --set image.repository=REGISTRY/wasm-ccm --set image.tag=TAG" }}
+{{- end }}
+{{- if and .tag .digest }}
+{{- fail "image.tag and image.digest are both given: give one of them" }}
+{{- end }}
+{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else if .tag }}{{ .repository }}:{{ .tag }}{{ else }}
+{{- fail "image.tag and image.digest are empty: give one of them" }}
+{{- end }}
+{{- end }}
+
+{{/* One flag for each of the values. */}}
+{{- define "wasm-ccm.flags" -}}
+{{- $flags := list }}
+{{- range .Values.loadBalancerClasses }}{{ $flags = append $flags (printf "--load-balancer-class=%s" .) }}{{ end }}
+{{- range .Values.grants.allowHosts }}{{ $flags = append $flags (printf "--allow-host=%s" .) }}{{ end }}
+{{- range .Values.grants.allowEnv }}{{ $flags = append $flags (printf "--allow-env=%s" .) }}{{ end }}
+{{- range .Values.grants.allowAnnotations }}{{ $flags = append $flags (printf "--allow-annotation=%s" .) }}{{ end }}
+{{- range .Values.grants.allowSharedAddresses }}{{ $flags = append $flags (printf "--allow-shared-address=%s" .) }}{{ end }}
+{{- range .Values.grants.credentialUses }}{{ $flags = append $flags (printf "--credential-use=%s" .) }}{{ end }}
+{{- concat $flags .Values.flags | toYaml }}
+{{- end }}

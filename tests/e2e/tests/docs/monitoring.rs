@@ -1,0 +1,304 @@
+//! `manifests/monitoring`: alerts and panels are made of metrics, labels and values that exist, every metric has a panel, and every alert has
+//! a section, fires when it should, and is quiet before.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::{links, read, root};
+
+const RULES: &str = "manifests/monitoring/rules.yaml";
+const DASHBOARD: &str = "manifests/monitoring/dashboard.json";
+const CASES: &str = "tests/e2e/promtool/alerts.yaml";
+const PAGE: &str = "docs/guides/alerts.md";
+
+/// What Prometheus itself puts on every series, and on those of histograms.
+const LABELS_OF_PROMETHEUS: [&str; 3] = ["job", "instance", "le"];
+const OPERATORS: [&str; 4] = ["and", "or", "unless", "bool"];
+/// Before a list of labels.
+const GROUPINGS: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "group_right"];
+
+/// Whether a name is that of a function: its arguments follow, or the labels that it groups by.
+fn is_called(rest: &str) -> bool {
+    ["(", "by ", "without "].iter().any(|start| rest.starts_with(start))
+}
+
+/// What an expression names.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Named {
+    metrics: BTreeSet<String>,
+    labels: BTreeSet<String>,
+    /// Values that labels are compared with.
+    values: BTreeSet<String>,
+}
+
+/// Reads an expression of PromQL, whose syntax promtool checks.
+fn named(expression: &str) -> Named {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':');
+    let mut named = Named::default();
+    let mut rest = expression;
+    while let Some(letter) = rest.chars().next() {
+        if letter.is_ascii_digit() {
+            // A number, or a duration.
+            rest = rest.trim_start_matches(|c: char| is_word(c) || c == '.');
+        } else if is_word(letter) {
+            let word: String = rest.chars().take_while(|c| is_word(*c)).collect();
+            rest = rest[word.len()..].trim_start();
+            if GROUPINGS.contains(&word.as_str()) {
+                let (list, after) = rest.strip_prefix('(').unwrap().split_once(')').unwrap();
+                named.labels.extend(list.split(',').map(|label| label.trim().to_owned()));
+                rest = after;
+            } else if !is_called(rest) && !OPERATORS.contains(&word.as_str()) {
+                named.metrics.insert(word);
+            }
+        } else if letter == '{' {
+            let (selector, after) = rest[1..].split_once('}').unwrap();
+            for part in selector.split(',') {
+                let (label, value) = part.split_once('=').unwrap();
+                named.labels.insert(label.trim().to_owned());
+                let value = value.trim().trim_matches('"');
+                if !value.starts_with('$') {
+                    named.values.insert(value.to_owned());
+                }
+            }
+            rest = after;
+        } else if letter == '[' {
+            rest = rest.split_once(']').unwrap().1;
+        } else {
+            rest = &rest[letter.len_utf8()..];
+        }
+    }
+    named.labels.remove("");
+    named
+}
+
+/// The alerts: their name, and the whole rule.
+fn alerts() -> Vec<(String, Value)> {
+    let object: Value = serde_saphyr::from_str(&read(RULES)).unwrap();
+    let groups = object["spec"]["groups"].as_array().unwrap().clone();
+    let rules = groups.iter().flat_map(|group| group["rules"].as_array().unwrap().clone());
+    rules.map(|rule| (rule["alert"].as_str().unwrap().to_owned(), rule)).collect()
+}
+
+fn panels() -> Vec<Value> {
+    let dashboard: Value = serde_json::from_str(&read(DASHBOARD)).unwrap();
+    dashboard["panels"].as_array().unwrap().clone()
+}
+
+/// Expressions of a panel.
+fn expressions(panel: &Value) -> Vec<String> {
+    let targets = panel["targets"].as_array().into_iter().flatten();
+    targets.map(|target| target["expr"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Metrics of the reference: kind and labels, by name.
+fn reference() -> BTreeMap<String, (String, BTreeSet<String>)> {
+    let page = read("docs/reference/metrics.md");
+    let rows = page.lines().filter(|line| line.starts_with("| `"));
+    let row = |line: &str| {
+        let mut cells = line.trim_matches('|').split(" | ").map(str::trim);
+        let name = cells.next()?.trim_matches('`').to_owned();
+        let kind = cells.next()?.to_owned();
+        let labels = cells.next()?.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+        Some((name, (kind, labels)))
+    };
+    rows.map(|line| row(line).unwrap()).collect()
+}
+
+/// The metric of the reference that a series belongs to, if one does.
+fn metric<'a>(reference: &'a BTreeMap<String, (String, BTreeSet<String>)>, series: &str) -> Option<&'a str> {
+    let of_histogram = || {
+        let base = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| series.strip_suffix(suffix))?;
+        reference.get_key_value(base).filter(|(_, (kind, _))| kind == "histogram")
+    };
+    let whole = || reference.get_key_value(series).filter(|(_, (kind, _))| kind != "histogram");
+    whole().or_else(of_histogram).map(|(name, _)| name.as_str())
+}
+
+#[test]
+fn alerts_and_panels_name_metrics_labels_and_values_that_exist_and_every_metric_has_a_panel() {
+    let (page, reference) = (read("docs/reference/metrics.md"), reference());
+    assert!(reference.len() > 60, "{}", reference.len());
+    // The default of a flag.
+    let flags = read("docs/reference/flags.md");
+    let (mut wrong, mut shown) = (vec![], BTreeSet::new());
+    let rules = alerts().into_iter().map(|(name, rule)| (name, rule["expr"].as_str().unwrap().to_owned()));
+    let drawn = panels().into_iter().flat_map(|panel| {
+        let title = panel["title"].as_str().unwrap().to_owned();
+        expressions(&panel).into_iter().map(move |expression| (title.clone(), expression))
+    });
+    let drawn: Vec<(String, String)> = drawn.collect();
+    for (_, expression) in &drawn {
+        shown.extend(
+            named(expression).metrics.iter().filter_map(|series| metric(&reference, series)).map(str::to_owned),
+        );
+    }
+    for (place, expression) in rules.chain(drawn) {
+        let named = named(&expression);
+        let mut labels: BTreeSet<&str> = LABELS_OF_PROMETHEUS.into();
+        for series in &named.metrics {
+            match metric(&reference, series) {
+                Some(name) => labels.extend(reference[name].1.iter().map(String::as_str)),
+                None => wrong.push(format!("{place}: no metric {series}")),
+            }
+        }
+        let lost = named.labels.iter().filter(|label| !labels.contains(label.as_str()));
+        wrong.extend(lost.map(|label| format!("{place}: no label {label}")));
+        let known = |value: &str| page.contains(&format!("`{value}`")) || flags.contains(&format!("| `{value}` |"));
+        wrong.extend(
+            named.values.iter().filter(|value| !known(value)).map(|value| format!("{place}: no value {value}")),
+        );
+    }
+    wrong.extend(reference.keys().filter(|name| !shown.contains(*name)).map(|name| format!("no panel shows {name}")));
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn every_alert_has_a_section_that_its_runbook_names_and_every_section_an_alert() {
+    let page = read(PAGE);
+    let (_, sections) = page.split_once("\n## Alerts and what to do\n").unwrap();
+    let headings: Vec<&str> = sections.lines().filter_map(|line| line.strip_prefix("### ")).collect();
+    let alerts = alerts();
+    assert_eq!(headings, alerts.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>());
+    let anchors = links::anchors(&page);
+    for (name, rule) in &alerts {
+        let runbook = rule["annotations"]["runbook"].as_str().unwrap();
+        let anchor = runbook.strip_prefix(&format!("{PAGE}#")).unwrap_or_else(|| panic!("{name}: {runbook}"));
+        assert_eq!(anchor, name.to_lowercase());
+        assert!(anchors.iter().any(|one| one == anchor), "{runbook}");
+        for annotation in ["summary", "description"] {
+            assert!(
+                rule["annotations"][annotation].as_str().is_some_and(|text| !text.is_empty()),
+                "{name}: {annotation}"
+            );
+        }
+        assert!(["critical", "warning"].contains(&rule["labels"]["severity"].as_str().unwrap()), "{name}");
+    }
+    for section in sections.split("\n### ").skip(1) {
+        assert!(section.lines().skip(1).any(|line| line.len() > 60), "says nothing: {section}");
+    }
+}
+
+/// The names in `{{ $labels.NAME }}` of a rule's annotations.
+fn labels_of_texts(rule: &Value) -> BTreeSet<String> {
+    let texts = rule["annotations"].as_object().unwrap().values().filter_map(Value::as_str);
+    let after = texts.flat_map(|text| text.split("$labels.").skip(1));
+    after.map(|rest| rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect()).collect()
+}
+
+#[test]
+fn every_alert_fires_in_a_case_in_which_it_was_quiet_before_with_the_labels_that_its_texts_name() {
+    let cases: Value = serde_saphyr::from_str(&read(CASES)).unwrap();
+    let (mut quiet, mut fired) = (BTreeSet::new(), BTreeMap::<String, Vec<BTreeSet<String>>>::new());
+    for case in cases["tests"].as_array().unwrap() {
+        for test in case["alert_rule_test"].as_array().unwrap() {
+            let name = test["alertname"].as_str().unwrap().to_owned();
+            let expected = test["exp_alerts"].as_array().unwrap();
+            if expected.is_empty() {
+                quiet.insert(name.clone());
+            }
+            for alert in expected {
+                let labels = alert["exp_labels"].as_object().unwrap().keys().cloned().collect();
+                fired.entry(name.clone()).or_default().push(labels);
+            }
+        }
+    }
+    for (name, rule) in alerts() {
+        assert!(quiet.contains(&name), "{CASES} has no moment in which {name} is quiet");
+        let fired = fired.get(&name).unwrap_or_else(|| panic!("{CASES} has no moment in which {name} fires"));
+        for labels in fired {
+            let lost: Vec<String> = labels_of_texts(&rule).difference(labels).cloned().collect();
+            assert!(lost.is_empty(), "the texts of {name} name labels that it has not: {lost:?}");
+        }
+    }
+}
+
+/// Runs promtool; what it says, if it does not like something.
+fn promtool(arguments: &[&str]) -> Result<(), String> {
+    let mut command = Command::new("go");
+    command.args(["tool", "promtool"]).args(arguments).current_dir(root().join("tests/e2e/promtool"));
+    // Without service discovery it has a tenth of the packages.
+    command.env("GOFLAGS", "-buildvcs=false -tags=remove_all_sd");
+    let run = command.output().unwrap_or_else(|error| panic!("Go 1.26 (https://go.dev/dl): {error}"));
+    let said = [run.stdout, run.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    if run.status.success() { Ok(()) } else { Err(said) }
+}
+
+/// Writes a file of rules, as Prometheus reads it.
+fn write_rules(folder: &Path, rules: &[Value]) -> String {
+    let file = folder.join("rules.yaml");
+    std::fs::write(&file, json!({ "groups": [{ "name": "wasm-ccm", "rules": rules }] }).to_string()).unwrap();
+    file.display().to_string()
+}
+
+#[test]
+fn promtool_accepts_the_rules_and_the_expressions_of_all_panels_and_each_alert_fires_as_its_cases_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut rules: Vec<Value> = alerts().into_iter().map(|(_, rule)| rule).collect();
+    promtool(&["check", "rules", "--lint-fatal", &write_rules(folder.path(), &rules)]).unwrap();
+
+    // Texts are not compared.
+    for rule in &mut rules {
+        rule.as_object_mut().unwrap().remove("annotations");
+    }
+    write_rules(folder.path(), &rules);
+    let cases = folder.path().join("alerts.yaml");
+    std::fs::write(&cases, read(CASES)).unwrap();
+    let cases = cases.display().to_string();
+    promtool(&["test", "rules", &cases]).unwrap();
+    // With a rule that never fires, it says so.
+    rules[0]["expr"] = json!("vector(0) > 1");
+    write_rules(folder.path(), &rules);
+    let said = promtool(&["test", "rules", &cases]).unwrap_err();
+    assert!(said.contains(rules[0]["alert"].as_str().unwrap()), "{said}");
+
+    // What panels ask, as rules that record it.
+    let asked: BTreeSet<String> = panels().iter().flat_map(expressions).collect();
+    let record = |(number, expression): (usize, &String)| json!({ "record": format!("panel:{number}"), "expr": expression.replace("$__rate_interval", "5m") });
+    let recorded: Vec<Value> = asked.iter().enumerate().map(record).collect();
+    promtool(&["check", "rules", "--lint-fatal", &write_rules(folder.path(), &recorded)]).unwrap();
+    let broken = json!({ "record": "panel:broken", "expr": "sum by (job (x)" });
+    promtool(&["check", "rules", &write_rules(folder.path(), &[broken])]).unwrap_err();
+}
+
+#[test]
+fn the_panels_have_each_their_place_number_and_source() {
+    let (mut numbers, mut taken) = (BTreeSet::new(), BTreeSet::new());
+    let panels = panels();
+    assert!(panels.len() > 50, "{}", panels.len());
+    for panel in &panels {
+        let title = panel["title"].as_str().unwrap();
+        assert!(numbers.insert(panel["id"].as_u64().unwrap()), "{title}: another panel has its number");
+        let side = |name: &str| panel["gridPos"][name].as_u64().unwrap();
+        assert!(side("x") + side("w") <= 24, "{title} is too wide");
+        for (x, y) in
+            (side("x")..side("x") + side("w")).flat_map(|x| (side("y")..side("y") + side("h")).map(move |y| (x, y)))
+        {
+            assert!(taken.insert((x, y)), "{title} covers another panel");
+        }
+        if panel["type"] == "row" {
+            continue;
+        }
+        assert!(!expressions(panel).is_empty(), "{title} shows nothing");
+        for target in panel["targets"].as_array().unwrap() {
+            assert_eq!(target["datasource"]["uid"], "${datasource}", "{title}");
+            assert!(target["expr"].as_str().unwrap().contains("job=\"$job\""), "{title} shows processes of others");
+        }
+    }
+}
+
+#[test]
+fn metrics_labels_and_values_of_an_expression_are_found() {
+    let of = |expression: &str| {
+        let Named { metrics, labels, values } = named(expression);
+        [metrics, labels, values].map(|set| set.into_iter().collect::<Vec<_>>().join(" "))
+    };
+    assert_eq!(
+        of("sum by (le, a) (rate(x_bucket{job=\"$job\", b=\"c-d\"}[$__rate_interval])) > 0.05"),
+        ["x_bucket", "a b job le", "c-d"]
+    );
+    assert_eq!(of("time() - max(x > 0) unless on (i) y or absent(z == 1)"), ["x y z", "i", ""]);
+    assert_eq!(of("changes(x[30m]) >= 3 and on () max_over_time(y[5m])"), ["x y", "", ""]);
+}

@@ -1,0 +1,341 @@
+//! The Helm chart: it renders what each overlay of kustomize does, refuses values that are wrong, and lives through an installation, an
+//! upgrade, a rollback and a removal on the real API server.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Output;
+
+use ccm_cluster::{NodeFixture, Settings, register_nodes};
+use ccm_e2e::host::component;
+use ccm_e2e::manifest;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::ListParams;
+use kube::core::DynamicObject;
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use super::overlay::{BUILD, Manifests, deployment, start};
+use super::{CLOUDLYCKE, apart};
+use crate::look::await_untainted;
+use crate::stage::Stage;
+
+const PROVIDERS: [&str; 3] = ["cloudlycke", "digitalocean", "openstack"];
+/// The placeholder of the base.
+const IMAGE: [&str; 2] = ["image.repository=registry.example/wasm-ccm", "image.tag=latest"];
+/// What the chart alone writes on its objects.
+const LABELS: [&str; 3] = ["app.kubernetes.io/managed-by", "app.kubernetes.io/instance", "helm.sh/chart"];
+
+/// Helm, with nothing of this machine's user.
+struct Helm {
+    home: TempDir,
+    kubeconfig: Option<String>,
+}
+
+impl Helm {
+    fn new(kubeconfig: Option<&Path>) -> Self {
+        let kubeconfig = kubeconfig.map(|path| path.display().to_string());
+        Self { home: tempfile::tempdir().unwrap(), kubeconfig }
+    }
+
+    async fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new("go");
+        // Where it is given twice, the last one counts.
+        command.args(["tool", "helm", "--namespace=kube-system"]).args(arguments);
+        command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("helm")).kill_on_drop(true);
+        for place in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME", "KUBECACHEDIR"] {
+            command.env(place, self.home.path());
+        }
+        match &self.kubeconfig {
+            Some(kubeconfig) => command.env("KUBECONFIG", kubeconfig),
+            None => command.env_remove("KUBECONFIG"),
+        };
+        let run = tokio::time::timeout(BUILD, command.output()).await;
+        let run = run.unwrap_or_else(|_| panic!("{command:?} runs on after {BUILD:?}"));
+        run.unwrap_or_else(|error| panic!("Go 1.26 (https://go.dev/dl): {error}"))
+    }
+
+    /// What it prints, if all is well.
+    async fn good(&self, arguments: &[&str]) -> String {
+        let run = self.run(arguments).await;
+        assert!(run.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&run.stderr));
+        String::from_utf8(run.stdout).unwrap()
+    }
+
+    /// What the chart makes of these values.
+    async fn render(&self, chart: &str, values: &[&str]) -> Vec<DynamicObject> {
+        let set: Vec<&str> = values.iter().flat_map(|value| ["--set", value]).collect();
+        let text = self.good(&[["template", "wasm-ccm", chart].as_slice(), &set].concat()).await;
+        manifest::objects(&text).unwrap()
+    }
+}
+
+/// A chart with these components.
+fn chart(manifests: &Manifests, providers: &[&str]) -> String {
+    for provider in providers {
+        let packed = manifest::packed(&component(&format!("providers/{provider}.wasm")).unwrap()).unwrap();
+        manifests.write(&format!("chart/components/{provider}.wasm.gz"), &packed);
+    }
+    manifests.path("chart").display().to_string()
+}
+
+/// What it is, by kind, namespace and name. Lists that Kubernetes keeps by name have an order; base64 has no line breaks.
+fn comparable(objects: Vec<DynamicObject>) -> BTreeMap<String, Value> {
+    let mut all = BTreeMap::new();
+    for object in objects {
+        let name = format!(
+            "{} {}/{}",
+            object.types.as_ref().unwrap().kind,
+            object.namespace().unwrap_or_default(),
+            object.name_any()
+        );
+        let mut object = serde_json::to_value(object).unwrap();
+        for data in object["binaryData"].as_object_mut().into_iter().flatten().map(|(_, data)| data) {
+            *data = json!(data.as_str().unwrap().replace('\n', ""));
+        }
+        if let Some(pod) = object.pointer_mut("/spec/template/spec") {
+            for list in ["/volumes", "/containers/0/volumeMounts"] {
+                let list = pod.pointer_mut(list).unwrap().as_array_mut().unwrap();
+                list.sort_by_key(|one| one["name"].as_str().unwrap().to_owned());
+            }
+        }
+        assert!(all.insert(name.clone(), object).is_none(), "{name} twice");
+    }
+    all
+}
+
+#[tokio::test]
+async fn the_chart_and_each_overlay_differ_in_the_labels_of_the_chart_only() {
+    let (manifests, helm) = (Manifests::new(), Helm::new(None));
+    let chart = chart(&manifests, &PROVIDERS);
+    let overlays =
+        manifests.folders().into_iter().filter_map(|folder| folder.strip_prefix("overlays/").map(str::to_owned));
+    assert_eq!(overlays.collect::<Vec<_>>(), PROVIDERS, "an overlay has no part in the chart");
+    for settings in ["", "REGION=nyc3\nDO_CLUSTER_ID=<a&b>\n"] {
+        for provider in PROVIDERS {
+            let named = format!("provider={provider}");
+            let mut values = vec![named.as_str(), IMAGE[0], IMAGE[1]];
+            if provider != "cloudlycke" && !settings.is_empty() {
+                manifests.write(&format!("overlays/{provider}/settings.env"), settings);
+                values.extend(["settings.REGION=nyc3", "settings.DO_CLUSTER_ID=<a&b>"]);
+            }
+            let theirs = comparable(manifests.build(&format!("overlays/{provider}")).await);
+            let mut ours = comparable(helm.render(&chart, &values).await);
+            for (name, object) in &mut ours {
+                let labels = object["metadata"]["labels"].as_object_mut().unwrap();
+                for label in LABELS {
+                    assert!(labels.remove(label).is_some(), "{provider}: {name} has no label {label}");
+                }
+                if labels.is_empty() {
+                    object["metadata"].as_object_mut().unwrap().remove("labels");
+                }
+            }
+            assert!(theirs.len() > 12, "{:?}", theirs.keys());
+            assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>(), "{provider}");
+            for (name, object) in &theirs {
+                assert_eq!(&ours[name], object, "{provider}: {name}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn values_become_flags_and_parts_of_the_pod_and_a_provider_of_ones_own_has_its_patterns() {
+    let (manifests, helm) = (Manifests::new(), Helm::new(None));
+    let chart = chart(&manifests, &[]);
+    let values = json!({
+        "provider": "mycloud",
+        "component": { "configMap": "mine" },
+        "own": { "serviceAnnotations": "^(wasm-ccm|mycloud)[.]io/", "nodeLabels": "^mycloud[.]io/" },
+        "image": { "repository": "r.example/ccm", "digest": format!("sha256:{}", "0".repeat(64)), "pullPolicy": "Always", "pullSecrets": ["pull"] },
+        "replicas": 3,
+        "settings": { "MY_REGION": "one" },
+        "credentials": { "secretName": "my-secret" },
+        "loadBalancerClasses": ["mycloud.example/lb"],
+        "grants": {
+            "allowHosts": ["a.example"], "allowEnv": ["MY_*"], "allowAnnotations": ["b.example/*"],
+            "allowSharedAddresses": ["nodes"], "credentialUses": ["token=api:header:X-Token"],
+        },
+        "flags": ["--v=4"],
+        "resources": { "limits": { "memory": "1Gi" } },
+        "tolerations": [{ "key": "mine", "operator": "Exists" }],
+        "nodeSelector": { "disk": "fast" },
+        "monitoring": { "rules": true, "dashboard": true, "labels": { "release": "prometheus" } },
+    });
+    manifests.write("values.json", values.to_string().as_bytes());
+    let file = manifests.path("values.json").display().to_string();
+    let objects = manifest::objects(&helm.good(&["template", "wasm-ccm", &chart, "--values", &file]).await).unwrap();
+    let ours = deployment(&objects);
+    let (spec, pod) = (&ours["spec"], &ours["spec"]["template"]["spec"]);
+    let container = &pod["containers"][0];
+    assert_eq!(spec["replicas"], 3);
+    assert_eq!(container["image"], format!("r.example/ccm@sha256:{}", "0".repeat(64)));
+    assert_eq!(container["imagePullPolicy"], "Always");
+    assert_eq!(pod["imagePullSecrets"], json!([{ "name": "pull" }]));
+    assert_eq!(container["resources"], json!({ "limits": { "memory": "1Gi" } }));
+    assert_eq!(pod["nodeSelector"], json!({ "disk": "fast" }));
+    assert_eq!(pod["tolerations"].as_array().unwrap().last().unwrap()["key"], "mine");
+    let flags = [
+        "run",
+        "--provider=/provider",
+        "--bind-address=127.0.0.1",
+        "--state-dir=/state",
+        "--cloud-provider=mycloud",
+        "--load-balancer-class=mycloud.example/lb",
+        "--allow-host=a.example",
+        "--allow-env=MY_*",
+        "--allow-annotation=b.example/*",
+        "--allow-shared-address=nodes",
+        "--credential-use=token=api:header:X-Token",
+        "--v=4",
+    ];
+    assert_eq!(container["args"], json!(flags));
+    let volume = |name: &str| pod["volumes"].as_array().unwrap().iter().find(|volume| volume["name"] == name).unwrap();
+    assert_eq!(volume("provider")["configMap"]["name"], "mine");
+    assert_eq!(volume("credentials")["secret"], json!({ "secretName": "my-secret" }));
+    let all = comparable(objects);
+    let own =
+        |name: &str| all[&format!("ValidatingAdmissionPolicy /{name}")]["spec"]["variables"][0]["expression"].clone();
+    assert_eq!(own("wasm-ccm-nodes"), r#""^mycloud[.]io/""#);
+    assert_eq!(own("wasm-ccm-services"), r#""^(wasm-ccm|mycloud)[.]io/""#);
+    let settings = container["envFrom"][0]["configMapRef"]["name"].as_str().unwrap();
+    assert_eq!(all[&format!("ConfigMap kube-system/{settings}")]["data"], json!({ "MY_REGION": "one" }));
+    assert!(!all.contains_key("ConfigMap kube-system/wasm-ccm-provider"), "{:?}", all.keys());
+    for name in ["PrometheusRule kube-system/wasm-ccm", "ConfigMap kube-system/wasm-ccm-dashboard"] {
+        assert_eq!(all[name]["metadata"]["labels"]["release"], "prometheus", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn values_that_are_wrong_are_refused_with_their_name_and_what_is_wrong() {
+    let (manifests, helm) = (Manifests::new(), Helm::new(None));
+    let chart = chart(&manifests, &["cloudlycke"]);
+    let good = ["provider=cloudlycke", IMAGE[0], IMAGE[1]];
+    assert!(!helm.render(&chart, &good).await.is_empty());
+    let wrong: [(&[&str], &[&str]); 14] = [
+        (&["replicas=two"], &["/replicas", "got string, want integer"]),
+        (&["replicas=0"], &["/replicas", "minimum: got 0, want 1"]),
+        (&["flags=--v=4"], &["/flags", "got string, want array"]),
+        (&["flags[0]=v=4"], &["/flags/0", "'v=4' does not match pattern"]),
+        (&["settings.REGION=1"], &["/settings/REGION", "got number, want string"]),
+        (&["resources=none"], &["/resources", "got string, want object"]),
+        (&["replica=1"], &["additional properties 'replica' not allowed"]),
+        (&["grants.allowHost[0]=x"], &["/grants", "additional properties 'allowHost' not allowed"]),
+        (&["grants.allowSharedAddresses[0]=pods"], &["/grants/allowSharedAddresses/0", "'nodes', 'services'"]),
+        (&["image.pullPolicy=Sometimes"], &["/image/pullPolicy", "'Always', 'IfNotPresent', 'Never'"]),
+        (&["image.tag="], &["image.tag and image.digest are empty: give one of them"]),
+        (&["image.repository="], &["image.repository is empty: build the image with `./just image`"]),
+        (&["provider="], &["provider is empty: give cloudlycke, digitalocean, openstack, or the name"]),
+        (&["provider=digitalocaen"], &["the chart has no components/digitalocaen.wasm.gz", "component.configMap"]),
+    ];
+    for (values, told) in wrong {
+        let set: Vec<&str> = good.iter().chain(values).flat_map(|value| ["--set", value]).collect();
+        let run = helm.run(&[["template", "wasm-ccm", &chart].as_slice(), &set].concat()).await;
+        let error = String::from_utf8_lossy(&run.stderr);
+        assert!(!run.status.success(), "{values:?} are taken");
+        for part in told {
+            assert!(error.contains(part), "{values:?}: {part:?} is not in {error}");
+        }
+    }
+    let elsewhere = helm.run(&["template", "wasm-ccm", &chart, "--set", &good.join(","), "--namespace=default"]).await;
+    let error = String::from_utf8_lossy(&elsewhere.stderr);
+    assert!(!elsewhere.status.success() && error.contains("Install with --namespace kube-system"), "{error}");
+}
+
+#[tokio::test]
+async fn the_chart_has_the_version_of_the_host_and_lints() {
+    let (manifests, helm) = (Manifests::new(), Helm::new(None));
+    let chart = chart(&manifests, &["cloudlycke"]);
+    let text = helm.good(&["show", "chart", &chart]).await;
+    for key in ["version", "appVersion"] {
+        assert!(text.lines().any(|line| line == format!("{key}: {}", env!("CARGO_PKG_VERSION"))), "{key}: {text}");
+    }
+    let values = ["provider=cloudlycke", IMAGE[0], IMAGE[1]].join(",");
+    helm.good(&["lint", &chart, "--strict", "--set", &values]).await;
+}
+
+/// The images of the Deployment as it stands.
+async fn image(client: &Client) -> String {
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), "kube-system");
+    let spec = deployments.get("wasm-ccm").await.unwrap().spec.unwrap().template.spec.unwrap();
+    spec.containers.into_iter().next().unwrap().image.unwrap()
+}
+
+/// Whether an object of the chart is there.
+async fn exists(client: &Client, object: &DynamicObject) -> bool {
+    let kind = kube::core::GroupVersionKind::try_from(object.types.as_ref().unwrap()).unwrap();
+    let (resource, _) = kube::discovery::pinned_kind(client, &kind).await.unwrap();
+    let api: Api<DynamicObject> = match object.namespace() {
+        Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    api.get_opt(&object.name_any()).await.unwrap().is_some()
+}
+
+#[tokio::test]
+async fn the_chart_is_installed_upgraded_rolled_back_and_uninstalled_on_a_real_api_server() {
+    let stage = Stage::bare(apart(Settings::everything())).await;
+    let client = stage.client();
+    let control = |name: &str| NodeFixture::new(name).internal_ip("10.0.0.1").initialized().kwok();
+    register_nodes(client, ["c1", "c2"].map(control)).await.unwrap();
+    let (manifests, helm) = (Manifests::new(), Helm::new(Some(&stage.cluster.kubeconfig())));
+    let chart = chart(&manifests, &["cloudlycke"]);
+    let first = ["provider=cloudlycke", IMAGE[0], "image.tag=one"].join(",");
+    let wait = ["--wait", "--timeout=60s"];
+
+    helm.good(&[&["install", "wasm-ccm", &chart, "--set", &first], wait.as_slice()].concat()).await;
+    assert_eq!(image(client).await, "registry.example/wasm-ccm:one");
+    let installed = manifest::objects(&helm.good(&["get", "manifest", "wasm-ccm"]).await).unwrap();
+    assert_eq!(installed.len(), manifests.build(CLOUDLYCKE).await.len());
+    // What was installed suffices for the host to do its work.
+    stage.allowed().await;
+    let host = start(&stage, &[]).await;
+    NodeFixture::new("n1").internal_ip("10.0.0.1").register(client).await.unwrap();
+    await_untainted(client, "n1").await;
+    let log = host.log_text();
+    assert!(!log.to_lowercase().contains("forbidden"), "{log}");
+    host.end().await;
+
+    // The replicas' records stay through all that follows.
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "kube-system");
+    let records = maps.get("wasm-ccm-components").await.unwrap().data;
+    assert!(records.is_some(), "the host has recorded nothing");
+
+    let second = ["provider=cloudlycke", IMAGE[0], "image.tag=two", "settings.A=b", "flags[0]=--v=4"].join(",");
+    helm.good(&[&["upgrade", "wasm-ccm", &chart, "--set", &second], wait.as_slice()].concat()).await;
+    assert_eq!(image(client).await, "registry.example/wasm-ccm:two");
+    assert_eq!(maps.get("wasm-ccm-components").await.unwrap().data, records);
+
+    helm.good(&[&["rollback", "wasm-ccm", "1"], wait.as_slice()].concat()).await;
+    assert_eq!(image(client).await, "registry.example/wasm-ccm:one");
+    let names: Vec<String> =
+        maps.list(&ListParams::default()).await.unwrap().iter().map(|map| map.name_any()).collect();
+    assert!(!names.iter().any(|name| name.starts_with("wasm-ccm-settings")), "{names:?}");
+    assert_eq!(maps.get("wasm-ccm-components").await.unwrap().data, records);
+    for object in &installed {
+        assert!(exists(client, object).await, "{} is not there", object.name_any());
+    }
+
+    helm.good(&["uninstall", "wasm-ccm", "--wait", "--timeout=60s"]).await;
+    for object in &installed {
+        assert!(!exists(client, object).await, "{} stays", object.name_any());
+    }
+}
+
+/// A release is a Secret, which holds the component twice: in the chart, and in what was rendered.
+#[tokio::test]
+async fn a_release_has_room_for_the_largest_component() {
+    let stage = Stage::bare(apart(Settings::default())).await;
+    let client = stage.client();
+    let (manifests, helm) = (Manifests::new(), Helm::new(Some(&stage.cluster.kubeconfig())));
+    let chart = chart(&manifests, &["openstack"]);
+    let values = ["provider=openstack", IMAGE[0], IMAGE[1]].join(",");
+    helm.good(&["install", "wasm-ccm", &chart, "--set", &values, "--wait=false"]).await;
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), "kube-system");
+    let release = secrets.get("sh.helm.release.v1.wasm-ccm.v1").await.unwrap();
+    let size: usize = release.data.unwrap().values().map(|data| data.0.len()).sum();
+    assert!(size > 600_000, "{size} bytes: is the component in there?");
+    helm.good(&["uninstall", "wasm-ccm", "--wait=false"]).await;
+}
