@@ -57,8 +57,9 @@ pub use route::{
     PodRanges, PodRangesError, RouteController, RouteControllerParts, RouteMember, RouteMetrics, RouteSettings,
     routed_node,
 };
+pub use service::condition::ready_condition;
 pub use service::inventory::{cloud_backends, recorded_service};
-pub use service::predicates::balanced_service;
+pub use service::predicates::{balanced_service, has_finalizer};
 pub use service::{
     LoadBalancerMember, LoadBalancerMembers, ServiceController, ServiceControllerParts, ServiceMemory, ServiceMetrics,
     ServiceSettings, ServiceView,
@@ -67,3 +68,4 @@ pub use spelling::nearest;
 pub use store::{FirstList, Node, Reflector, ReflectorHandle, Stored};
 pub use view::node::{cloud_node, is_uninitialized};
 pub use view::selector::NodeLabels;
+pub use view::service::{is_deleting, is_load_balancer};

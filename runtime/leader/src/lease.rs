@@ -77,12 +77,14 @@ impl Leases {
 }
 
 /// Who holds it; empty: nobody.
-pub(crate) fn holder(lease: &Lease) -> &str {
+#[must_use]
+pub fn holder(lease: &Lease) -> &str {
     lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default()
 }
 
 /// How long the holder wants to be waited for, if it says so.
-pub(crate) fn promised(lease: &Lease) -> Option<Duration> {
+#[must_use]
+pub fn promised(lease: &Lease) -> Option<Duration> {
     let seconds = lease.spec.as_ref()?.lease_duration_seconds?;
     u64::try_from(seconds).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
 }

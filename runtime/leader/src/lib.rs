@@ -34,6 +34,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
 pub use campaign::Campaign;
+pub use lease::{holder, promised};
 pub use settings::Settings;
 pub use timing::Timing;
 

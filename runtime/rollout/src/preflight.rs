@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use ccm_cloud::{Alone, Descriptor};
 use ccm_egress::Egress;
 use ccm_sandbox::{Component, Pool, Sandbox};
+use kube::Client;
 
 use crate::check;
 use crate::config::ProviderConfig;
@@ -25,14 +26,14 @@ pub struct Checked {
     pub packed: Vec<u8>,
 }
 
-/// The gate as far as it needs no configuration.
+/// The gate as far as it needs no configuration. `client` is needed for a component in a ConfigMap.
 ///
 /// # Errors
 ///
 /// The step, and why.
-pub async fn component(config: &ProviderConfig) -> Result<Checked, Rejected> {
+pub async fn component(config: &ProviderConfig, client: Option<&Client>) -> Result<Checked, Rejected> {
     let sandbox = sandbox(config)?;
-    let source = config.source.fetch(None, config.limits.source_bytes).await?;
+    let source = config.source.fetch(client, config.limits.source_bytes).await?;
     let packed = source.bytes.clone();
     let unpacked = gate::unpacked(config, source).await?;
     let component = gate::load(&sandbox, config, &unpacked, Haste::Waiting).await?;
@@ -54,7 +55,8 @@ pub struct Judged {
 
 /// The rest of the gate, which needs the configuration: grants, and what the provider says about them.
 ///
-/// With `online`, the cloud is asked whether it takes the credentials. Without it, no request leaves.
+/// With `online`, the cloud is asked whether it takes the credentials. Without it, no request leaves. `client` is needed for a credential in a
+/// Secret.
 ///
 /// # Errors
 ///
@@ -62,11 +64,12 @@ pub struct Judged {
 pub async fn configured(
     config: &ProviderConfig,
     component: Component,
+    client: Option<&Client>,
     cluster_name: &str,
     online: bool,
 ) -> Result<Judged, Rejected> {
     let shared = SharedContext {
-        client: None,
+        client: client.cloned(),
         leadership: Arc::new(Alone),
         exchanges: None,
         nodes: None,

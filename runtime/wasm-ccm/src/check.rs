@@ -50,14 +50,14 @@ pub(crate) fn check(args: &CheckArgs) -> Result<()> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let checked = runtime.block_on(Box::pin(async {
-        let Checked { component, unpacked, .. } = preflight::component(&config).await?;
+        let Checked { component, unpacked, .. } = preflight::component(&config, None).await?;
         let descriptor = component.descriptor();
         let told = format!("{} {} ({})", descriptor.name, descriptor.version, unpacked.digest);
         if !args.online && !is_configured(&args.config) {
             let hint = "; --cloud-config, --setting, --endpoint or --credential let it judge its configuration as well";
             return Ok(format!("{told} passes the gate as far as it needs no configuration{hint}"));
         }
-        let judged = preflight::configured(&config, component, &args.cluster_name, args.online).await?;
+        let judged = preflight::configured(&config, component, None, &args.cluster_name, args.online).await?;
         let unasked = judged.unasked.map(|what| format!("not judged: {what}; --online asks the cloud"));
         let lines = judged.warnings.into_iter().map(|warning| format!("warning: {warning}")).chain(unasked);
         Ok(lines.fold(format!("{told} passes the gate"), |told, line| told + "\n" + &line))
@@ -121,7 +121,11 @@ async fn compare(args: &CheckArgs, config: &ProviderConfig, against: &Source) ->
 }
 
 /// All Nodes and Services, which `readers` keep up to date.
-async fn stores(client: &Client, readers: &mut JoinSet<()>) -> Result<Stores> {
+///
+/// # Errors
+///
+/// The API server does not give them, or not in time.
+pub(crate) async fn stores(client: &Client, readers: &mut JoinSet<()>) -> Result<Stores> {
     let metrics = Metrics::register(&mut Registry::default());
     let nodes = Reflector::new(client.clone(), &metrics.store);
     let services: Reflector<Service> = Reflector::new(client.clone(), &metrics.store);

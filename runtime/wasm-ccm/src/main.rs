@@ -10,12 +10,15 @@
 //! | [`controllers`], [`controller_names`] | the controllers that `--controllers` selects |
 //! | [`pages`] | the pages of the health port |
 //! | [`tasks`] | all tasks of the process, and how they end |
-//! | [`check`], [`explain`], [`inspect`], [`push`] | the commands of these names |
+//! | [`check`], [`doctor`], [`explain`], [`inspect`], [`push`] | the commands of these names |
+//! | [`exit`] | the exit codes of commands that judge something |
 
 mod check;
 mod cli;
 mod controller_names;
 mod controllers;
+mod doctor;
+mod exit;
 mod explain;
 mod inspect;
 mod logging;
@@ -31,6 +34,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use cli::{Command, NewArgs};
+use exit::Verdict;
 
 /// glibc's allocator keeps twice the memory in use after a component is compiled and the first lists are read.
 #[global_allocator]
@@ -48,15 +52,18 @@ fn main() -> ExitCode {
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Check(args) => check::check(&args),
         Command::Push(args) => push::push(&args),
-        Command::Explain(args) => match explain::explain(&args) {
-            Ok(code) => return code,
-            Err(error) => Err(error),
-        },
+        Command::Doctor(args) => return code(doctor::doctor(&args)),
+        Command::Explain(args) => return code(explain::explain(&args)),
         Command::New(args) => new_provider(&args),
         Command::ProvidersSchema => print_schema(),
     };
+    code(ended.map(|()| Verdict::Good))
+}
+
+/// The exit code; prints the error.
+fn code(ended: anyhow::Result<Verdict>) -> ExitCode {
     match ended {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(verdict) => verdict.into(),
         Err(error) => {
             // If this fails, nobody reads.
             drop(writeln!(std::io::stderr(), "error: {}", one_line(&error)));

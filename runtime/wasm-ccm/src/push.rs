@@ -25,7 +25,7 @@ pub(crate) fn push(args: &PushArgs) -> Result<()> {
     let config = ProviderRecord { allow_provider_change: args.allow_provider_change, ..record }.check()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let told = runtime.block_on(Box::pin(async {
-        let checked = preflight::component(&config).await.map_err(|rejected| rejected.named(&config.source))?;
+        let checked = preflight::component(&config, None).await.map_err(|rejected| rejected.named(&config.source))?;
         let way = ccm_apiserver::config(args.kubeconfig.as_deref(), args.master.as_deref()).await?;
         let server = way.cluster_url.clone();
         let client = Client::try_from(way).context("the API server's address or credentials cannot be used")?;

@@ -109,6 +109,12 @@ pub(crate) fn why(error: &SyncError) -> String {
     format!("{} ({})", cut(&error.to_string(), MAX_ERROR), error.reaction())
 }
 
+/// The condition that says whether its load balancer is as it asks for. None where nobody has taken care of it.
+#[must_use]
+pub fn ready_condition(service: &Service) -> Option<&Condition> {
+    existing(service, READY).map(|(_, condition)| condition)
+}
+
 /// The condition of a type and its place in the list.
 pub(crate) fn existing<'a>(service: &'a Service, kind: &str) -> Option<(usize, &'a Condition)> {
     let conditions = service.status.as_ref()?.conditions.as_deref()?;

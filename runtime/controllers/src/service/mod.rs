@@ -37,7 +37,7 @@ mod annotations;
 mod backends;
 mod claims;
 mod cleanup;
-mod condition;
+pub(crate) mod condition;
 pub(crate) mod digest;
 pub(crate) mod ensured_record;
 mod entry;

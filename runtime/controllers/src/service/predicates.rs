@@ -21,7 +21,9 @@ pub(crate) fn class(service: &Service) -> Option<&str> {
     service.spec.as_ref()?.load_balancer_class.as_deref()
 }
 
-pub(crate) fn has_finalizer(service: &Service) -> bool {
+/// Whether it keeps the Service until its load balancer is gone.
+#[must_use]
+pub fn has_finalizer(service: &Service) -> bool {
     service.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER)
 }
 

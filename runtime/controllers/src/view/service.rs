@@ -11,11 +11,14 @@ use super::source_ranges::source_ranges;
 const AFFINITY_SECONDS: u32 = 10_800;
 
 /// Whether it is of the type `LoadBalancer`, of whatever class.
-pub(crate) fn is_load_balancer(service: &Service) -> bool {
+#[must_use]
+pub fn is_load_balancer(service: &Service) -> bool {
     service.spec.as_ref().and_then(|spec| spec.type_.as_deref()) == Some("LoadBalancer")
 }
 
-pub(crate) fn is_deleting(service: &Service) -> bool {
+/// Whether somebody has deleted it, and a finalizer keeps it.
+#[must_use]
+pub fn is_deleting(service: &Service) -> bool {
     service.metadata.deletion_timestamp.is_some()
 }
 

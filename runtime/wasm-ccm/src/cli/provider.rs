@@ -15,6 +15,34 @@ use ccm_rollout::{KeeperSettings, PeerSettings, ProbationSettings, Trust};
 use clap::Args;
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser as _};
 
+/// The flags for a single provider, besides its source.
+pub(super) const SINGLE: [&str; 24] = [
+    "cloud_provider",
+    "cloud_config",
+    "setting",
+    "limits",
+    "limit",
+    "wasi",
+    "load_balancer_class",
+    "endpoint",
+    "allow_host",
+    "allow_http",
+    "allow_loopback",
+    "allow_skip_verification",
+    "proxy",
+    "allow_env",
+    "allow_file",
+    "allow_annotation",
+    "allow_shared_address",
+    "credential",
+    "credential_use",
+    "allow_grant_change",
+    "provider_key",
+    "provider_digest",
+    "allow_provider_change",
+    "allow_downgrade",
+];
+
 /// The provider, or the list of them.
 // No `Debug`: what an operator writes may be a secret.
 #[derive(Args)]
@@ -27,12 +55,8 @@ pub(crate) struct ProviderArgs {
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = [
-            "provider", "cloud_provider", "cloud_config", "setting", "limits", "limit", "wasi", "load_balancer_class", "endpoint", "allow_host",
-            "allow_http", "allow_loopback", "allow_skip_verification", "proxy", "allow_env", "allow_file", "allow_annotation",
-            "allow_shared_address", "credential", "credential_use", "allow_grant_change",
-            "provider_key", "provider_digest", "allow_provider_change", "allow_downgrade",
-        ]
+        conflicts_with = "provider",
+        conflicts_with_all = SINGLE
     )]
     pub(crate) providers: Option<PathBuf>,
     #[command(flatten)]

@@ -20,26 +20,24 @@ mod reason;
 mod target;
 mod text;
 
-use std::process::ExitCode;
-
 use anyhow::{Result, bail};
 use kube::Client;
 
 pub(crate) use page::{Explained, asked};
 
 use crate::cli::{ExplainArgs, Output};
-use crate::output;
+use crate::{exit, output};
 use cluster::{Cluster, Object};
 use leader::Asked;
 use reason::{Explanation, Facts, Verdict};
 use target::Target;
 
-/// Says why an object is as it is. The code is 0 where it is as it should be, 2 where it is not, and 3 where nobody can say.
+/// Says why an object is as it is.
 ///
 /// # Errors
 ///
 /// There is no such object, or its name cannot be one.
-pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode> {
+pub(crate) fn explain(args: &ExplainArgs) -> Result<exit::Verdict> {
     let target = Target::parse(&args.kind, &args.name).map_err(anyhow::Error::msg)?;
     let address = args.address.as_deref().map(leader::address).transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
@@ -49,14 +47,10 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode> {
         Output::Text => text::of(&explanation),
     };
     output::print(&told)?;
-    Ok(code(explanation.verdict))
-}
-
-fn code(verdict: Verdict) -> ExitCode {
-    ExitCode::from(match verdict {
-        Verdict::Fine => 0,
-        Verdict::Wrong => 2,
-        Verdict::Unknown => 3,
+    Ok(match explanation.verdict {
+        Verdict::Fine => exit::Verdict::Good,
+        Verdict::Wrong => exit::Verdict::Wrong,
+        Verdict::Unknown => exit::Verdict::Unjudged,
     })
 }
 

@@ -57,7 +57,7 @@ async fn a_stuck_service_is_followed_to_its_failing_cloud_call_in_one_command() 
     await_reason(client, "web", "CloudFailed").await;
 
     let (code, text, stderr) = explain(&stage, &["service", "default/web", &at]).await;
-    assert_eq!((code, stderr.as_str()), (Some(2), ""), "{text}");
+    assert_eq!((code, stderr.as_str()), (Some(1), ""), "{text}");
     let parts = [
         "service default/web: not as it should be: its load balancer could not be made or changed",
         "provider   digitalocean",
@@ -72,7 +72,7 @@ async fn a_stuck_service_is_followed_to_its_failing_cloud_call_in_one_command() 
     has_all(&text, &parts);
     let (code, told) = explained(&stage, &["service", "default/web", &at]).await;
     let next = told["nextSeconds"].as_f64().unwrap();
-    assert!(code == Some(2) && (1.0..=600.0).contains(&next), "{told:#}");
+    assert!(code == Some(1) && (1.0..=600.0).contains(&next), "{told:#}");
     assert_eq!((&told["verdict"], &told["failure"]["reaction"]), (&json!("wrong"), &json!("retry")), "{told:#}");
 
     // Another manager's, and one that wants none.
@@ -98,7 +98,7 @@ async fn a_stuck_service_is_followed_to_its_failing_cloud_call_in_one_command() 
 
     // Nobody leads: what the object and its Events say still holds.
     let (code, text, _) = explain(&stage, &["service", "default/web"]).await;
-    assert_eq!(code, Some(2), "{text}");
+    assert_eq!(code, Some(1), "{text}");
     let parts = [
         "its condition LoadBalancerReady says CloudFailed",
         "POST /v2/load_balancers: 422",
@@ -109,7 +109,7 @@ async fn a_stuck_service_is_followed_to_its_failing_cloud_call_in_one_command() 
     ];
     has_all(&text, &parts);
     let (code, text, _) = explain(&stage, &["service", "default/web", &at]).await;
-    assert!(code == Some(2) && text.contains("tried      the host at https://127.0.0.1:"), "{text}");
+    assert!(code == Some(1) && text.contains("tried      the host at https://127.0.0.1:"), "{text}");
 
     cloud.forget_faults();
     let host = start(&stage, &cloud, &[], &["--leader-elect=true"]);
@@ -149,7 +149,7 @@ async fn nodes_whose_lookup_fails_and_deletions_that_are_held_say_why() {
     host.await_log(LIMIT, &["node not initialised"]).await.unwrap();
 
     let (code, text, stderr) = explain(&stage, &["node", "n1", &at]).await;
-    assert_eq!((code, stderr.as_str()), (Some(2), ""), "{text}");
+    assert_eq!((code, stderr.as_str()), (Some(1), ""), "{text}");
     has_all(
         &text,
         &["node n1: not as it should be: it is not initialised", "simulated cloud API failure", "next try   "],
@@ -157,14 +157,14 @@ async fn nodes_whose_lookup_fails_and_deletions_that_are_held_say_why() {
     let (code, told) = explained(&stage, &["node", "gone3", &at]).await;
     assert_eq!(
         (code, &told["summary"]),
-        (Some(2), &json!("its machine is gone, and its deletion is held")),
+        (Some(1), &json!("its machine is gone, and its deletion is held")),
         "{told:#}"
     );
     has_all(told["held"].as_str().unwrap(), &["no more than 0 of the 4 nodes of provider cloudlycke", "within 600 s"]);
     has_all(told["advice"][0].as_str().unwrap(), &["--confirm-node-deletions=gone3"]);
     host.end().await;
     let (code, text, _) = explain(&stage, &["node", "n1"]).await;
-    assert_eq!(code, Some(2), "{text}");
+    assert_eq!(code, Some(1), "{text}");
     has_all(&text, &["it has the uninitialized taint", "simulated cloud API failure", "asked      no leader"]);
 }
 
@@ -185,7 +185,7 @@ async fn no_byte_of_a_secret_is_in_an_explanation() {
     assert!(cloud.seen().iter().any(|request| request.contains(CANARY)), "the cloud was sent it");
     let (status, page) = host.page("/explain/v1/node/n1").await.unwrap();
     let (code, text, stderr) = explain(&stage, &["node", "n1", &address(&host)]).await;
-    assert_eq!((status, code), (200, Some(2)), "{text}{stderr}");
+    assert_eq!((status, code), (200, Some(1)), "{text}{stderr}");
     for told in [&page, &text] {
         has_all(told, &["GET /machines/n1", "Bearer (credential token)"]);
         assert!(!told.contains(CANARY), "{told}");

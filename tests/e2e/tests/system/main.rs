@@ -31,6 +31,7 @@
 //! | `flags` | flags that no other test needs: each changes what is seen |
 //! | `mistakes` | flags and files that cannot be |
 //! | `inspect` | `wasm-ccm inspect` |
+//! | `doctor` | `wasm-ccm doctor`: each check with what makes it fail |
 //! | `explain` | `wasm-ccm explain`: Services and Nodes that are stuck, with a leader and without |
 //! | `hostile` | providers that crash, WASI |
 //! | `hello` | providers of other tool chains |
@@ -57,6 +58,7 @@ mod cluster_controller;
 mod crash_points;
 mod credentials;
 mod digitalocean;
+mod doctor;
 mod explain;
 mod faults;
 mod flags;

@@ -1,0 +1,150 @@
+//! Flags of `doctor`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::Result;
+use ccm_rollout::config::duration::parse;
+use ccm_rollout::config::{self, ProviderConfig};
+use clap::Args;
+
+use super::leader::LeaderArgs;
+use super::provider::{RecordArgs, SINGLE};
+use super::tools::Output;
+
+/// The ConfigMap of our overlays.
+const OVERLAY: &str = "configmap:kube-system/wasm-ccm-provider";
+
+/// Flags of `doctor`.
+// No `Debug`: what an operator writes may be a secret.
+#[derive(Args)]
+pub(crate) struct DoctorArgs {
+    /// How to reach the API server. Without it, the service account of the pod is used.
+    #[arg(long, value_name = "FILE", help_heading = "Cluster")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// URL of the API server; replaces the address in the kubeconfig.
+    #[arg(long, value_name = "URL", help_heading = "Cluster")]
+    pub(crate) master: Option<String>,
+    /// The name of the cluster, for the provider.
+    #[arg(long, default_value = "kubernetes", value_parser = super::cluster_name, help_heading = "Cluster")]
+    pub(crate) cluster_name: String,
+    /// Whose rights are checked: the ServiceAccount of the host, NAMESPACE/NAME, or self for the user of the kubeconfig.
+    #[arg(long, value_name = "ACCOUNT", default_value = "kube-system/wasm-ccm", help_heading = "Cluster")]
+    pub(crate) rights_of: RightsOf,
+    /// A cloud controller manager that may run beside this one because it serves another cloud: the name of its Lease or of its
+    /// program. May be given several times.
+    #[arg(long, value_name = "NAME", help_heading = "Cluster")]
+    pub(crate) beside: Vec<String>,
+    /// Time after which a Node that is not initialised, and a Service without an address, count as waiting.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse, help_heading = "Cluster")]
+    pub(crate) waiting_after: Duration,
+    /// Where the provider's component is: a file, a folder, or configmap:NAMESPACE/NAME[/KEY]. Without this flag, doctor looks for the
+    /// ConfigMap of the overlays, kube-system/wasm-ccm-provider.
+    #[arg(long, value_name = "SOURCE", help_heading = "Provider")]
+    pub(crate) provider: Option<String>,
+    /// A YAML list of providers, instead of the flags for a single one.
+    #[arg(long, value_name = "FILE", conflicts_with = "provider", conflicts_with_all = SINGLE, help_heading = "Provider")]
+    pub(crate) providers: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) record: RecordArgs,
+    /// Also ask the cloud whether it accepts the credentials.
+    #[arg(long, help_heading = "Provider")]
+    pub(crate) online: bool,
+    #[command(flatten)]
+    pub(crate) leader: LeaderArgs,
+    /// Output format.
+    #[arg(long, short, value_enum, default_value = "text")]
+    pub(crate) output: Output,
+}
+
+impl DoctorArgs {
+    /// The providers of the flags or of the file.
+    ///
+    /// # Errors
+    ///
+    /// Names the flag, or the file and the field; repeats nothing that may be a secret.
+    pub(crate) fn configured(&self) -> Result<Vec<ProviderConfig>> {
+        match &self.providers {
+            Some(file) => config::read_file(file),
+            None => {
+                let source = self.provider.clone().unwrap_or_else(|| OVERLAY.to_owned());
+                Ok(vec![self.record.record(source)?.check()?])
+            }
+        }
+    }
+
+    /// Whether the operator said where a component is.
+    pub(crate) const fn names_a_source(&self) -> bool {
+        self.provider.is_some() || self.providers.is_some()
+    }
+}
+
+/// Whose rights are checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RightsOf {
+    /// Of a ServiceAccount.
+    Account {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// Of whoever asks.
+    Myself,
+}
+
+impl FromStr for RightsOf {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('/') {
+            Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+                Ok(Self::Account { namespace: namespace.to_owned(), name: name.to_owned() })
+            }
+            None if text == "self" => Ok(Self::Myself),
+            _ => Err(format!("{text:?} is neither NAMESPACE/NAME, such as kube-system/wasm-ccm, nor self")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        doctor: DoctorArgs,
+    }
+
+    fn doctor(flags: &[&str]) -> Result<DoctorArgs, clap::Error> {
+        Cli::try_parse_from([&["doctor"], flags].concat()).map(|cli| cli.doctor)
+    }
+
+    #[test]
+    fn without_a_source_it_is_the_config_map_of_the_overlays() {
+        let args = doctor(&[]).unwrap();
+        assert!(!args.names_a_source());
+        assert_eq!(args.configured().unwrap()[0].source.to_string(), OVERLAY);
+        let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../manifests/base/deployment.yaml");
+        assert!(std::fs::read_to_string(manifest).unwrap().contains("name: wasm-ccm-provider\n"));
+    }
+
+    #[test]
+    fn flags_that_cannot_be_are_refused() {
+        for flags in [
+            &["--rights-of=wasm-ccm"][..],
+            &["--rights-of=/a"],
+            &["--rights-of=a/b/c"],
+            &["--provider=a.wasm", "--providers=b.yaml"],
+            &["--providers=b.yaml", "--cloud-config=c"],
+            &["--output=yaml"],
+        ] {
+            assert!(doctor(flags).is_err(), "{flags:?}");
+        }
+        assert_eq!(doctor(&["--rights-of=self"]).unwrap().rights_of, RightsOf::Myself);
+    }
+}

@@ -1,0 +1,46 @@
+//! How a command ends: one table of exit codes for all commands that judge something.
+
+use std::process::ExitCode;
+
+/// What a command found. Its exit code is in `docs/reference/flags.md`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// All is well.
+    Good,
+    /// Something is wrong.
+    Wrong,
+    /// Nothing wrong was found, and something could not be judged.
+    Unjudged,
+}
+
+impl Verdict {
+    /// 2 is left out: shells and other programs use it for wrong usage.
+    const fn code(self) -> u8 {
+        match self {
+            Self::Good => 0,
+            Self::Wrong => 1,
+            Self::Unjudged => 3,
+        }
+    }
+}
+
+impl From<Verdict> for ExitCode {
+    fn from(verdict: Verdict) -> Self {
+        verdict.code().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_codes_are_those_of_the_documentation() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/flags.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        for verdict in [Verdict::Good, Verdict::Wrong, Verdict::Unjudged] {
+            let row = format!("| {} |", verdict.code());
+            assert_eq!(page.matches(&row).count(), 1, "{verdict:?}");
+        }
+    }
+}

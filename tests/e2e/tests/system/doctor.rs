@@ -1,0 +1,389 @@
+//! `wasm-ccm doctor`: every check, with what makes it fail on a real API server.
+
+use std::path::Path;
+
+use ccm_cluster::NodeFixture;
+use ccm_e2e::host::{component, until};
+use ccm_e2e::manifest;
+use ccm_sim_digitalocean::TOKEN;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Pod, Secret};
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+
+use crate::bytes;
+use crate::digitalocean::Cloud;
+use crate::look::{await_untainted, nodes};
+use crate::mistakes::run;
+use crate::service_look::{annotated, await_reason, await_served, serve};
+use crate::stage::{LIMIT, RIVAL, Stage, cloudlycke};
+
+/// What it said, line by line.
+struct Answer {
+    code: Option<i32>,
+    text: String,
+    findings: Vec<Value>,
+}
+
+impl Answer {
+    /// Of a check.
+    fn of(&self, check: &str) -> Vec<&Value> {
+        self.findings.iter().filter(|finding| finding["check"] == check).collect()
+    }
+
+    /// The one finding with this judgement of a check, which has a fix; its object and text.
+    fn one(&self, check: &str, judgement: &str) -> (Vec<String>, String) {
+        let all = self.of(check).into_iter().filter(|finding| finding["judgement"] == judgement).collect::<Vec<_>>();
+        let [finding] = all.as_slice() else { panic!("{check} {judgement}: {}", self.text) };
+        assert!(judgement == "good" || finding["fix"].as_str().is_some_and(|fix| !fix.is_empty()), "{finding}");
+        let objects = finding["objects"].as_array().into_iter().flatten();
+        let objects = objects.map(|object| object.as_str().unwrap().to_owned()).collect();
+        (objects, finding["found"].as_str().unwrap().to_owned())
+    }
+
+    fn are_all(&self, check: &str, judgement: &str) -> bool {
+        self.of(check).iter().all(|finding| finding["judgement"] == judgement)
+    }
+}
+
+/// Runs it with this kubeconfig.
+fn doctor(kubeconfig: &Path, flags: &[&str]) -> Answer {
+    let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
+    asked(&[&[kubeconfig.as_str()], flags].concat())
+}
+
+fn asked(flags: &[&str]) -> Answer {
+    let (code, text, stderr) = run(&[&["doctor", "--output=json"], flags].concat());
+    assert_eq!(stderr, "", "{text}");
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let findings = report["findings"].as_array().unwrap().clone();
+    let count = |judgement: &str| findings.iter().filter(|finding| finding["judgement"] == judgement).count();
+    assert_eq!(
+        (report["wrong"].as_u64(), report["unjudged"].as_u64()),
+        (Some(count("wrong") as u64), Some(count("unjudged") as u64))
+    );
+    let wanted = match (count("wrong"), count("unjudged")) {
+        (0, 0) => 0,
+        (0, _) => 3,
+        _ => 1,
+    };
+    assert_eq!(code, Some(wanted), "{text}");
+    Answer { code, text, findings }
+}
+
+/// The component that needs no configuration, as a flag.
+fn provider() -> String {
+    format!("--provider={}", cloudlycke().display())
+}
+
+async fn create<K>(api: Api<K>, object: Value)
+where
+    K: kube::Resource + Clone + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
+{
+    let object: K = serde_json::from_value(object).unwrap();
+    api.create(&PostParams::default(), &object).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_healthy_cluster_is_good_for_an_administrator_and_in_the_pod() {
+    let stage = Stage::new().await;
+    let host = stage.cloudlycke(&["--leader-elect=true"]);
+    NodeFixture::new("n1").internal_ip("192.168.20.10").register(stage.client()).await.unwrap();
+    await_untainted(stage.client(), "n1").await;
+    serve(stage.client(), "web", json!({})).await;
+    await_served(stage.client(), "web").await;
+
+    let flags = [provider(), "--waiting-after=0s".to_owned()];
+    let flags = flags.each_ref().map(String::as_str);
+    // The API server reads the last of the rules a moment later.
+    let look = async || Ok(doctor(&stage.cluster.kubeconfig(), &flags).are_all("rights", "good"));
+    until(LIMIT, look).await.unwrap();
+    let answer = doctor(&stage.cluster.kubeconfig(), &flags);
+    assert_eq!(answer.code, Some(0), "{}", answer.text);
+    for check in ["api-server", "clock", "rights", "leases", "managers", "nodes", "providers", "services", "webhook"] {
+        assert!(!answer.of(check).is_empty() && answer.are_all(check, "good"), "{check}: {}", answer.text);
+    }
+
+    // The host's own account may read less: what it cannot judge is said, and nothing is wrong.
+    let answer = doctor(stage.kubeconfig(), &flags);
+    assert_eq!(answer.code, Some(3), "{}", answer.text);
+    assert!(answer.are_all("rights", "good"), "{}", answer.text);
+    for check in ["leases", "managers", "webhook"] {
+        answer.one(check, "unjudged");
+    }
+
+    let kubeconfig = format!("--kubeconfig={}", stage.cluster.kubeconfig().display());
+    let (code, text, _) = run(&["doctor", &kubeconfig, flags[0]]);
+    assert_eq!((code, text.lines().last()), (Some(0), Some("0 wrong, 0 could not be judged")), "{text}");
+    assert!(text.lines().any(|line| line.starts_with("ok       nodes       Nodes: 1;")), "{text}");
+    host.end().await;
+}
+
+#[tokio::test]
+async fn an_api_server_that_cannot_be_asked_is_wrong_and_the_provider_is_judged_all_the_same() {
+    let provider = provider();
+    for (flags, part) in [
+        (["--kubeconfig=/nowhere/config", &provider], "/nowhere/config"),
+        (["--master=http://127.0.0.1:1", &provider], "http://127.0.0.1:1 cannot be reached"),
+    ] {
+        let answer = asked(&flags);
+        let (_, found) = answer.one("api-server", "wrong");
+        assert!(found.contains(part), "{found}");
+        assert!(answer.are_all("providers", "good") && !answer.of("providers").is_empty(), "{}", answer.text);
+        for check in ["rights", "leases", "managers", "nodes", "services", "webhook"] {
+            answer.one(check, "unjudged");
+        }
+    }
+    let stage = Stage::bare(ccm_cluster::Settings::default()).await;
+    let text = std::fs::read_to_string(stage.kubeconfig()).unwrap();
+    let mut config: Value = serde_saphyr::from_str(&text).unwrap();
+    config["users"][0]["user"]["token"] = json!("nobody's");
+    let file = stage.file("expired", config.to_string());
+    let (_, found) = doctor(&file, &[&provider]).one("api-server", "wrong");
+    assert!(found.ends_with("refuses the credentials (401)"), "{found}");
+}
+
+#[tokio::test]
+async fn a_missing_right_is_named_to_an_administrator_and_to_the_account_itself() {
+    let stage = Stage::bare(ccm_cluster::Settings::default()).await;
+    let provider = provider();
+    let (_, found) = doctor(&stage.cluster.kubeconfig(), &[&provider]).one("rights", "wrong");
+    for right in ["patch, delete nodes; patch nodes/status", "create leases.coordination.k8s.io in kube-system"] {
+        assert!(found.contains(right), "{right}: {found}");
+    }
+
+    let text = std::fs::read_to_string(manifest::folder().join("base/rbac.yaml")).unwrap();
+    let mut objects = manifest::objects(&text).unwrap();
+    let role = objects.iter_mut().find(|object| object.types.as_ref().unwrap().kind == "ClusterRole").unwrap();
+    role.data["rules"].as_array_mut().unwrap().retain(|rule| rule["resources"] != json!(["nodes/status"]));
+    manifest::apply_all(stage.client(), &objects).await.unwrap();
+    let wanted = format!("{} may not: patch nodes/status", stage.user());
+    let mut told = String::new();
+    let look = async || {
+        told = doctor(&stage.cluster.kubeconfig(), &[&provider]).one("rights", "wrong").1;
+        Ok(told == wanted)
+    };
+    until(LIMIT, look).await.unwrap_or_else(|error| panic!("{error:#}: {told}"));
+    assert_eq!(doctor(stage.kubeconfig(), &[&provider]).one("rights", "wrong").1, wanted);
+
+    // Nobody's answer is taken for the account's.
+    let rival = stage.cluster.kubeconfig_of(RIVAL).unwrap();
+    let (_, found) = doctor(rival, &[&provider]).one("rights", "unjudged");
+    assert!(found.ends_with(&format!("{RIVAL} may not ask about {}", stage.user())), "{found}");
+    let (_, found) = doctor(rival, &[&provider, "--rights-of=self"]).one("rights", "wrong");
+    assert!(found.starts_with(&format!("{RIVAL} may not: get, list, watch, patch, delete nodes;")), "{found}");
+}
+
+#[tokio::test]
+async fn nodes_that_wait_and_nodes_that_nobody_can_serve_are_named() {
+    let stage = Stage::new().await;
+    let known = |name: &str, id: &str| NodeFixture::new(name).initialized().provider_id(id);
+    let fixtures = [
+        NodeFixture::new("waits"),
+        NodeFixture::new("in-tree").initialized(),
+        known("foreign", "elsewhere://1"),
+        known("twin-a", "cloudlycke://1"),
+        known("twin-b", "cloudlycke://1"),
+        known("good", "cloudlycke://2"),
+    ];
+    for fixture in fixtures {
+        fixture.register(stage.client()).await.unwrap();
+    }
+    let flags = [provider(), "--waiting-after=0s".to_owned()];
+    let look = || doctor(&stage.cluster.kubeconfig(), &flags.each_ref().map(String::as_str));
+    // Times of the API server are whole seconds.
+    let mut answer = look();
+    let waits = async || {
+        answer = look();
+        Ok(answer.of("nodes").len() == 4)
+    };
+    until(LIMIT, waits).await.unwrap();
+    for (objects, part) in [
+        (&["Node waits"][..], "waits for its initialisation since"),
+        (&["Node in-tree"], "seems to run without --cloud-provider=external"),
+        (&["Node foreign"], "elsewhere://1, that no provider serves: theirs begin with cloudlycke://"),
+        (&["Node twin-a", "Node twin-b"], "have one provider ID, cloudlycke://1"),
+    ] {
+        let is_it = |finding: &&Value| finding["objects"] == json!(objects) && finding["judgement"] == "wrong";
+        let nodes = answer.of("nodes");
+        let finding =
+            nodes.iter().find(|finding| is_it(finding)).unwrap_or_else(|| panic!("{objects:?}: {}", answer.text));
+        assert!(finding["found"].as_str().unwrap().contains(part), "{finding}");
+    }
+    assert_eq!(nodes(stage.client()).get("waits").await.unwrap().spec.unwrap().provider_id, None, "it wrote something");
+}
+
+#[tokio::test]
+async fn another_manager_is_told_by_its_lease_and_by_its_pod() {
+    let stage = Stage::new().await;
+    let (_, found) = doctor(&stage.cluster.kubeconfig(), &[&provider()]).one("leases", "wrong");
+    assert!(found.starts_with("there is no Lease kube-system/cloud-controller-manager"), "{found}");
+
+    let now = jiff::Timestamp::now();
+    let spec = json!({ "holderIdentity": "go_1", "leaseDurationSeconds": 600, "renewTime": format!("{now:.6}") });
+    let lease = json!({ "metadata": { "name": "digitalocean-cloud-controller-manager" }, "spec": spec });
+    create(Api::<Lease>::namespaced(stage.client().clone(), "kube-system"), lease).await;
+    let container = json!({ "name": "ccm", "image": "x", "command": ["/bin/openstack-cloud-controller-manager"] });
+    let pod = json!({ "metadata": { "name": "openstack" }, "spec": { "containers": [container] } });
+    create(Api::<Pod>::namespaced(stage.client().clone(), "kube-system"), pod).await;
+
+    let flags = [provider(), "--leader-elect=false".to_owned()];
+    let flags = flags.each_ref().map(String::as_str);
+    let answer = doctor(&stage.cluster.kubeconfig(), &flags);
+    let (objects, found) = answer.one("leases", "wrong");
+    assert_eq!(objects, ["Lease kube-system/digitalocean-cloud-controller-manager"]);
+    assert!(found.starts_with("go_1 holds it"), "{found}");
+    let (objects, found) = answer.one("managers", "wrong");
+    assert_eq!(objects, ["Pod kube-system/openstack"]);
+    assert!(found.starts_with("runs openstack-cloud-controller-manager"), "{found}");
+
+    let allowed = ["--beside=digitalocean-cloud-controller-manager", "--beside=openstack-cloud-controller-manager"];
+    let answer = doctor(&stage.cluster.kubeconfig(), &[&flags[..], &allowed].concat());
+    assert!(answer.are_all("leases", "good") && answer.are_all("managers", "good"), "{}", answer.text);
+}
+
+#[tokio::test]
+async fn the_component_in_the_config_map_of_the_overlays_is_judged_without_a_flag() {
+    let stage = Stage::new().await;
+    let look = |flags: &[&str]| doctor(&stage.cluster.kubeconfig(), flags);
+    let (_, found) = look(&[]).one("providers", "unjudged");
+    assert!(found.contains("configmap:kube-system/wasm-ccm-provider") && found.contains("does not exist"), "{found}");
+    let named = ["--provider=configmap:kube-system/wasm-ccm-provider"];
+    look(&named).one("providers", "wrong");
+
+    let put = async |bytes: Vec<u8>| {
+        let keys = [("cloud.wasm.gz".to_owned(), bytes)];
+        manifest::put_config_map(stage.client(), "kube-system", "wasm-ccm-provider", keys).await.unwrap();
+    };
+    put(vec![0x1f, 0x8b, 1]).await;
+    let (_, found) = look(&[]).one("providers", "wrong");
+    assert!(found.contains("does not pass the gate (step container)"), "{found}");
+    put(bytes::gzip(&bytes::cloudlycke())).await;
+    let answer = look(&[]);
+    assert!(answer.are_all("providers", "good"), "{}", answer.text);
+    let (_, found) = look(&["--provider-digest", &format!("sha256:{}", "0".repeat(64))]).one("providers", "wrong");
+    assert!(found.contains("(step trust)"), "{found}");
+}
+
+// The cloud answers while the program is waited for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn credentials_that_are_missing_or_refused_and_a_cloud_that_cannot_be_reached_are_told() {
+    let stage = Stage::new().await;
+    let cloud = Cloud::start().await;
+    let component = component("providers/digitalocean.wasm").unwrap();
+    let provider = format!("--provider={}", component.display());
+    let own = [provider.as_str(), "--cloud-provider=digitalocean", "--allow-http", "--allow-loopback"];
+    let look = |flags: &[&str]| doctor(&stage.cluster.kubeconfig(), &[&own[..], flags].concat());
+    let (objects, found) = look(&[]).one("providers", "unjudged");
+    assert_eq!(objects, ["Provider digitalocean"]);
+    assert!(found.contains("configuration and credentials"), "{found}");
+
+    let endpoint = format!("--endpoint=api={}", cloud.url());
+    let secret = "--credential=access-token=secret:kube-system/digitalocean/access-token";
+    let (_, found) = look(&[&endpoint, secret]).one("providers", "wrong");
+    assert!(found.contains("the Secret does not exist"), "{found}");
+    let object = json!({ "metadata": { "name": "digitalocean" }, "stringData": { "access-token": TOKEN } });
+    create(Api::<Secret>::namespaced(stage.client().clone(), "kube-system"), object).await;
+    // What an administrator may read, the host may not.
+    let (_, found) = look(&[&endpoint, secret]).one("rights", "wrong");
+    assert!(found.ends_with("may not: get, list, watch secrets digitalocean in kube-system"), "{found}");
+    let answer = look(&[&endpoint, secret, "--online"]);
+    assert!(answer.are_all("providers", "good"), "{}", answer.text);
+    assert!(!answer.text.contains(TOKEN));
+
+    let refused = stage.file("refused", "dop_v1_nobody_knows_this_one");
+    let refused = format!("--credential=access-token=file:{}", refused.display());
+    let (_, found) = look(&[&endpoint, &refused, "--online"]).one("providers", "wrong");
+    assert!(found.contains("(step check)") && found.contains("Unable to authenticate you"), "{found}");
+    // The API server is a server of an authority that nobody knows.
+    let stranger = format!("--endpoint=api={}", stage.cluster.url());
+    for (flags, part) in [
+        (&["--endpoint=api=http://127.0.0.1:1"][..], "(http://127.0.0.1:1)"),
+        (&["--endpoint=api=https://nowhere.invalid"], "(https://nowhere.invalid)"),
+        (&[&stranger], "certificate"),
+        (&["--endpoint=api=https://api.example", "--proxy=*=http://127.0.0.1:1"], "tunnel"),
+    ] {
+        let answer = look(&[flags, &[&refused, "--online", "--limit=call-time=3s"]].concat());
+        let (_, found) = answer.one("providers", "wrong");
+        assert!(found.contains("(step check)") && found.contains(part), "{found}");
+        let fix = answer.of("providers").into_iter().find_map(|finding| finding["fix"].as_str()).unwrap();
+        for word in ["DNS", "proxy", "CA"] {
+            assert!(fix.contains(word), "{fix}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn services_that_wait_are_told_with_their_condition_and_finalizers_without_a_host() {
+    let stage = Stage::new().await;
+    NodeFixture::new("n1").internal_ip("192.168.20.10").register(stage.client()).await.unwrap();
+    let host = stage.cloudlycke(&["--leader-elect=true"]);
+    await_untainted(stage.client(), "n1").await;
+    serve(stage.client(), "good", json!({})).await;
+    await_served(stage.client(), "good").await;
+    serve(stage.client(), "bad", annotated([("cloudlycke.io/lb-mode", "bogus")])).await;
+    let message = await_reason(stage.client(), "bad", "InvalidService").await;
+    let (objects, found) = doctor(&stage.cluster.kubeconfig(), &[&provider()]).one("services", "wrong");
+    assert_eq!(objects, ["Service default/bad"]);
+    assert_eq!(found, format!("waits (InvalidService): {message}"));
+
+    // It gives its Lease back.
+    host.end().await;
+    let answer = doctor(&stage.cluster.kubeconfig(), &[&provider()]);
+    let (_, found) = answer.one("leases", "wrong");
+    assert!(found.starts_with("nobody holds Lease kube-system/cloud-controller-manager"), "{found}");
+    let services = answer.of("services");
+    let kept = services.iter().find(|finding| finding["found"].as_str().unwrap().contains("no host runs")).unwrap();
+    assert!(kept["objects"].as_array().unwrap().contains(&json!("Service default/good")), "{kept}");
+}
+
+#[tokio::test]
+async fn certificates_of_the_webhook_are_told_before_they_expire() {
+    let stage = Stage::new().await;
+    let pem = |year: i32| {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut parameters =
+            rcgen::CertificateParams::new(vec!["wasm-ccm-webhook.kube-system.svc".to_owned()]).unwrap();
+        parameters.not_before = rcgen::date_time_ymd(2000, 1, 1);
+        parameters.not_after = rcgen::date_time_ymd(year, 1, 1);
+        parameters.self_signed(&key).unwrap().pem()
+    };
+    let path = manifest::folder().join("optional/webhook/validating-webhook.yaml");
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut config: ValidatingWebhookConfiguration = serde_saphyr::from_str(&text).unwrap();
+    let all: Api<ValidatingWebhookConfiguration> = Api::all(stage.client().clone());
+    let how = PostParams::default();
+    config = all.create(&how, &config).await.unwrap();
+    let look = || doctor(&stage.cluster.kubeconfig(), &[&provider()]);
+    let wrong = |answer: &Answer, part: &str| {
+        let webhook = answer.of("webhook");
+        let says =
+            |finding: &&&Value| finding["judgement"] == "wrong" && finding["found"].as_str().unwrap().contains(part);
+        assert_eq!(webhook.iter().filter(says).count(), 1, "{part}: {}", answer.text);
+    };
+    let answer = look();
+    wrong(&answer, "no caBundle");
+    wrong(&answer, "no certificate in tls.crt");
+
+    config.webhooks.as_mut().unwrap()[0].client_config.ca_bundle = Some(ByteString(pem(2020).into_bytes()));
+    config = all.replace("wasm-ccm", &how, &config).await.unwrap();
+    let secret = |year| {
+        let data = json!({ "tls.crt": pem(year), "tls.key": "-" });
+        json!({ "metadata": { "name": "wasm-ccm-webhook" }, "stringData": data })
+    };
+    let secrets = Api::<Secret>::namespaced(stage.client().clone(), "kube-system");
+    create(secrets.clone(), secret(2021)).await;
+    let answer = look();
+    wrong(&answer, "the CA in its configuration expired on 2020-01-01");
+    wrong(&answer, "the certificate expired on 2021-01-01");
+
+    config.webhooks.as_mut().unwrap()[0].client_config.ca_bundle = Some(ByteString(pem(2400).into_bytes()));
+    drop(all.replace("wasm-ccm", &how, &config).await.unwrap());
+    let good: Secret = serde_json::from_value(secret(2400)).unwrap();
+    secrets.replace("wasm-ccm-webhook", &how, &good).await.unwrap();
+    let answer = look();
+    assert!(answer.are_all("webhook", "good") && answer.of("webhook").len() == 2, "{}", answer.text);
+}
