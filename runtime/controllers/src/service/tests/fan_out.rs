@@ -113,8 +113,14 @@ async fn case_139_a_set_that_failed_is_not_recorded_as_done() {
     for name in ["a", "b", "c"] {
         bench.cloud.fail("update", name, [failure(Reaction::Throttled, "slow down")]);
     }
+    let log = Log::start();
     let verdicts = bench.pass(nodes(&["n0"])).await;
     assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::After(_))), "{verdicts:?}");
+    let told = log.lines("load balancer not synced");
+    // A time, not `Some(6.99s)`.
+    let is_time = |line: &String| line.contains("retry_in=") && !line.contains("Some(");
+    assert!(told.len() == 3 && told.iter().all(is_time), "{told:?}");
+    drop(log);
     assert_eq!(sorted(bench.cloud.take_calls()), ["update a: n0", "update b: n0", "update c: n0"]);
     for name in ["a", "b", "c"] {
         let record = bench.record(name).unwrap();
