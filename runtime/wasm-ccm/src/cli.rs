@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod cases;
 mod controllers;
+mod explain;
 mod leader;
 mod provider;
 #[cfg(test)]
@@ -29,6 +30,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::logging::LogFormat;
 use controllers::{ClusterArgs, NodeLifecycleArgs, RouteArgs, ServiceArgs};
+pub(crate) use explain::ExplainArgs;
 use leader::LeaderArgs;
 use provider::SwapArgs;
 pub(crate) use provider::{ConfigArgs, ProviderArgs};
@@ -59,6 +61,9 @@ pub(crate) enum Command {
     Check(Box<CheckArgs>),
     /// Write a component to a ConfigMap, if `run` would accept it.
     Push(Box<PushArgs>),
+    /// Explain why a Service or a Node is as it is: who takes care of it, the last decision, the failing request to the cloud, the next try, and
+    /// what to do. Reads only. Exit with code 0 if the object is as it should be, 2 if it is not, 3 if nobody can say, 1 after an error.
+    Explain(ExplainArgs),
     /// Write the first files of a provider into a new folder: it builds, has tests, and passes `check`.
     New(NewArgs),
     /// Print the JSON schema of a --providers file.

@@ -10,12 +10,13 @@
 //! | [`controllers`], [`controller_names`] | the controllers that `--controllers` selects |
 //! | [`pages`] | the pages of the health port |
 //! | [`tasks`] | all tasks of the process, and how they end |
-//! | [`check`], [`inspect`], [`push`] | the commands of these names |
+//! | [`check`], [`explain`], [`inspect`], [`push`] | the commands of these names |
 
 mod check;
 mod cli;
 mod controller_names;
 mod controllers;
+mod explain;
 mod inspect;
 mod logging;
 mod output;
@@ -47,6 +48,10 @@ fn main() -> ExitCode {
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Check(args) => check::check(&args),
         Command::Push(args) => push::push(&args),
+        Command::Explain(args) => match explain::explain(&args) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::New(args) => new_provider(&args),
         Command::ProvidersSchema => print_schema(),
     };

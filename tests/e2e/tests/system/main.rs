@@ -31,6 +31,7 @@
 //! | `flags` | flags that no other test needs: each changes what is seen |
 //! | `mistakes` | flags and files that cannot be |
 //! | `inspect` | `wasm-ccm inspect` |
+//! | `explain` | `wasm-ccm explain`: Services and Nodes that are stuck, with a leader and without |
 //! | `hostile` | providers that crash, WASI |
 //! | `hello` | providers of other tool chains |
 //! | `acceptance` | the walk-through of Cloudlycke, A-01 to A-11 |
@@ -56,6 +57,7 @@ mod cluster_controller;
 mod crash_points;
 mod credentials;
 mod digitalocean;
+mod explain;
 mod faults;
 mod flags;
 mod foreign_addresses;
