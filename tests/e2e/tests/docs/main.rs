@@ -3,6 +3,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
+    clippy::indexing_slicing,
     reason = "clippy.toml allows them in test functions, but not in their helpers"
 )]
 

@@ -58,7 +58,7 @@ async fn every_manifest_is_taken_as_it_is() {
     for folder in folders {
         let folder = if manifests.is_component(&folder) {
             let around = json!({ "resources": ["../base"], "components": [format!("../{folder}")] });
-            manifests.write("around/kustomization.yaml", &around.to_string());
+            manifests.write("around/kustomization.yaml", around.to_string());
             "around".to_owned()
         } else {
             folder
