@@ -26,7 +26,7 @@
 {{/* The variables of the process: a new name for each content, the one that kustomize would give it. */}}
 {{- define "wasm-ccm.settings" -}}
 {{- $data := ternary .Values.settings "" (gt (len .Values.settings) 0) }}
-{{- $hash := dict "kind" "ConfigMap" "name" "wasm-ccm-settings" "data" $data | toJson | sha256sum | trunc 10 }}
+{{- $hash := dict "kind" "ConfigMap" "name" "" "data" $data | toJson | sha256sum | trunc 10 }}
 {{- $hash = $hash | replace "0" "g" | replace "1" "h" | replace "3" "k" | replace "a" "m" | replace "e" "t" }}
 {{- printf "wasm-ccm-settings-%s" $hash }}
 {{- end }}

@@ -153,6 +153,8 @@ const NUMBERS: [&str; 3] = ["monitor-max-retries", "monitor-max-retries-down", "
 fn way_out(problem: &mut Problem, entries: &[serde_json::Value]) {
     let place = problem.field.strip_prefix("cloud-config:").and_then(|path| path.split_once('.'));
     let Some((section, path)) = place.filter(|_| problem.fatal) else { return };
+    // One of several values.
+    let path = path.split_once('[').map_or(path, |(path, _)| path);
     let key = path.rsplit('.').next().unwrap_or_default();
     let Some(entry) = entry(entries, section, path) else { return };
     let better = match entry.get("value").and_then(serde_json::Value::as_str) {

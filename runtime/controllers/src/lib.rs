@@ -14,6 +14,7 @@ mod all_metrics;
 mod backoff;
 mod cluster;
 mod cluster_addresses;
+mod explain;
 mod hold;
 mod metrics;
 mod node;
@@ -39,11 +40,16 @@ pub use cluster::{
     ClusterController, ClusterControllerParts, ClusterMember, ClusterMetrics, ClusterNodes, ClusterSettings,
 };
 pub use cluster_addresses::{AddressClash, AddressSources, ClusterAddresses, Lookup, ReservedRange, ServiceRange};
+pub use explain::{
+    Decision, Explainer, HeldDeletion, LastTry, LifecycleExplanation, Next, NodeExplanation, ServiceExplanation,
+};
 pub use metrics::{FloatGauge, QueueMetrics, StoreMetrics};
-pub use node::{NodeController, NodeControllerParts, NodeMetrics, NodeSettings, ProvidedIpError, RefusedAddress};
+pub use node::{
+    NodeController, NodeControllerParts, NodeMetrics, NodeSettings, NodeView, ProvidedIpError, RefusedAddress,
+};
 pub use node_lifecycle::{
     DeletionBudget, JournalPlace, NodeLifecycleController, NodeLifecycleMetrics, NodeLifecycleParts,
-    NodeLifecycleSettings,
+    NodeLifecycleSettings, NodeLifecycleView,
 };
 pub use queue::{GivenUp, QueueSettings};
 pub use reaction::MIN_SLOW_RETRY;
@@ -56,7 +62,7 @@ pub use service::inventory::{cloud_backends, recorded_service};
 pub use service::predicates::{balanced_service, has_finalizer};
 pub use service::{
     LoadBalancerMember, LoadBalancerMembers, ServiceController, ServiceControllerParts, ServiceMemory, ServiceMetrics,
-    ServiceSettings,
+    ServiceSettings, ServiceView,
 };
 pub use spelling::nearest;
 pub use store::{FirstList, Node, Reflector, ReflectorHandle, Stored};

@@ -11,6 +11,7 @@
 //! the reconciler limits. This is why `kube::runtime::controller::applier` is not used: it polls *all* running reconciles
 //! whenever one of them moves, which grows with the square of the nodes that wait, and it cannot say how long a key waited.
 
+mod place;
 #[cfg(test)]
 mod tests;
 
@@ -29,6 +30,8 @@ use crate::backoff::capped;
 use crate::metrics::QueueMeters;
 use crate::object_name::ObjectName;
 use crate::shrink::shrink;
+
+pub(crate) use place::{Place, Places, Questions, places};
 
 /// How often it is looked at what is being worked on, as upstream.
 const LOOK: Duration = Duration::from_millis(500);
@@ -109,7 +112,29 @@ struct Queue<K> {
 ///
 /// Not all of them did.
 pub(crate) async fn run<K, R, F>(
+    keys: mpsc::Receiver<K>,
+    reconcile: R,
+    settings: QueueSettings,
+    meters: QueueMeters,
+    shutdown: CancellationToken,
+) -> Result<(), GivenUp>
+where
+    K: Clone + Eq + Hash + ObjectName + Send + 'static,
+    R: Fn(K) -> F,
+    F: Future<Output = Verdict> + Send + 'static,
+{
+    let (_, nobody) = places();
+    run_asked(keys, nobody, reconcile, settings, meters, shutdown).await
+}
+
+/// The same, for those who want to know where a key stands.
+///
+/// # Errors
+///
+/// As [`run`].
+pub(crate) async fn run_asked<K, R, F>(
     mut keys: mpsc::Receiver<K>,
+    mut questions: Questions<K>,
     reconcile: R,
     settings: QueueSettings,
     meters: QueueMeters,
@@ -144,6 +169,11 @@ where
                     let verdict = verdict(ended, &key, &queue.meters);
                     queue.ended(key, verdict)
                 })
+            }
+            Some(asked) = questions.recv() => {
+                // Whoever asked may have gone.
+                let _gone = asked.answer.send(queue.place(&asked.key));
+                None
             }
             key = keys.recv() => match key {
                 Some(key) => queue.add(key, Instant::now()),
@@ -303,6 +333,16 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         if let Some(plan) = self.plans.remove(key) {
             shrink(&mut self.plans);
             self.planned.remove(&plan);
+        }
+    }
+
+    /// Where a key stands.
+    fn place(&self, key: &K) -> Place {
+        let now = Instant::now();
+        match (self.running.get(key), self.plans.get(key)) {
+            (Some(running), _) => Place::Running(now - running.begun),
+            (None, Some((at, _))) => Place::Planned(at.saturating_duration_since(now)),
+            (None, None) => Place::Idle,
         }
     }
 

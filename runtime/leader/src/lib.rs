@@ -135,6 +135,11 @@ impl Seen {
         }
     }
 
+    /// Whether this process leads.
+    pub fn leads(&self) -> bool {
+        matches!(*self.candidacy.borrow(), Candidacy::Leading)
+    }
+
     /// One line.
     pub fn line(&self) -> String {
         let identity = &self.identity;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::gate::Step;
 use crate::release::Version;
@@ -145,6 +145,22 @@ impl ProviderStatus {
     }
 }
 
+/// Something that a provider's source or its files hold, and that is not used.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Refusal {
+    /// The source.
+    pub source: String,
+    /// Who serves instead; none where nobody does.
+    pub serving: Option<String>,
+    /// Whether it is a configuration; else a component.
+    pub is_configuration: bool,
+    /// The step of the gate.
+    pub step: String,
+    /// Why, with the way out.
+    pub reason: String,
+}
+
 /// All providers of the process, by source. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct ProviderStatuses(Arc<Mutex<BTreeMap<String, Known>>>);
@@ -163,6 +179,27 @@ impl ProviderStatuses {
     #[must_use]
     pub fn text(&self) -> String {
         self.all().iter().map(|(source, status)| status.text(source)).collect()
+    }
+
+    /// What they hold and do not use.
+    #[must_use]
+    pub fn refusals(&self) -> Vec<Refusal> {
+        let of = |source: &str, known: &Known| {
+            let serving = known.standing.as_ref().map(|standing| standing.serving().to_string());
+            let refusal = |is_configuration| {
+                let (source, serving) = (source.to_owned(), serving.clone());
+                move |NotTaken { step, reason, .. }: &NotTaken| Refusal {
+                    source: source.clone(),
+                    serving: serving.clone(),
+                    is_configuration,
+                    step: (*step).to_owned(),
+                    reason: reason.clone(),
+                }
+            };
+            let component = known.not_taken.as_ref().map(refusal(false));
+            component.into_iter().chain(known.rejected_configuration.as_ref().map(refusal(true)))
+        };
+        self.0.lock().iter().flat_map(|(source, known)| of(source, known)).collect()
     }
 
     /// For programs.

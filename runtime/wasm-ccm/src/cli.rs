@@ -4,6 +4,7 @@
 mod cases;
 mod controllers;
 mod doctor;
+mod explain;
 mod leader;
 mod provider;
 #[cfg(test)]
@@ -31,6 +32,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use crate::logging::LogFormat;
 use controllers::{ClusterArgs, NodeLifecycleArgs, RouteArgs, ServiceArgs};
 pub(crate) use doctor::{DoctorArgs, RightsOf};
+pub(crate) use explain::ExplainArgs;
 use leader::LeaderArgs;
 use provider::SwapArgs;
 pub(crate) use provider::{ConfigArgs, ProviderArgs};
@@ -64,6 +66,9 @@ pub(crate) enum Command {
     /// Look for what keeps the cluster and the host from working together: rights, Leases, Nodes, providers, Services, certificates. Print one
     /// line for each with what is wrong and the fix. Nothing is changed.
     Doctor(Box<DoctorArgs>),
+    /// Explain why a Service or a Node is as it is: who takes care of it, the last decision, the failing request to the cloud, the next try, and
+    /// what to do. Reads only. Exit with code 0 if the object is as it should be, 2 if it is not, 3 if nobody can say, 1 after an error.
+    Explain(ExplainArgs),
     /// Write the first files of a provider into a new folder: it builds, has tests, and passes `check`.
     New(NewArgs),
     /// Print the JSON schema of a --providers file.

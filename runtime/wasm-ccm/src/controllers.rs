@@ -7,10 +7,10 @@ use ccm_apiserver::{ApiGate, EventRecorder};
 use ccm_cloud::{BatchSettings, Batcher, Capability, Cluster, Lookups, Member};
 use ccm_controllers::{
     AddressSources, ClusterAddresses, ClusterController, ClusterControllerParts, ClusterMember, ClusterNodes,
-    LoadBalancerMember, LoadBalancerMembers, Metrics, NodeController, NodeControllerParts, NodeLifecycleController,
-    NodeLifecycleParts, NodeLifecycleSettings, NodeSettings, PodRanges, ReflectorHandle, RouteController,
-    RouteControllerParts, RouteMember, Ruling, ServiceAdmission, ServiceController, ServiceControllerParts,
-    ServiceMemory,
+    Explainer, LoadBalancerMember, LoadBalancerMembers, Metrics, NodeController, NodeControllerParts,
+    NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings, NodeSettings, PodRanges, ReflectorHandle,
+    RouteController, RouteControllerParts, RouteMember, Ruling, ServiceAdmission, ServiceController,
+    ServiceControllerParts, ServiceMemory,
 };
 use ccm_rollout::ProviderSlot;
 use ccm_rollout::offering::{self, Offerers};
@@ -75,6 +75,7 @@ pub(crate) struct Shared<'a> {
     recorder: EventRecorder,
     metrics: Metrics,
     addresses: ClusterAddresses,
+    explainer: Explainer,
 }
 
 impl<'a> Shared<'a> {
@@ -108,12 +109,28 @@ impl<'a> Shared<'a> {
         let call_time = providers.iter().map(|(slot, _)| slot.component().call_time()).max().unwrap_or_default();
         let lookup_timeout = call_time.saturating_mul(LOOKUP_CALLS);
         let addresses = ClusterAddresses::new(AddressSources::default());
-        Self { args, stores, providers, lookups, lookup_timeout, gate, recorder, metrics, addresses }
+        Self {
+            args,
+            stores,
+            providers,
+            lookups,
+            lookup_timeout,
+            gate,
+            recorder,
+            metrics,
+            addresses,
+            explainer: Explainer::default(),
+        }
     }
 
     /// With what is known of addresses that nobody may have.
     pub(crate) fn refusing(self, addresses: ClusterAddresses) -> Self {
         Self { addresses, ..self }
+    }
+
+    /// With who answers for the controllers.
+    pub(crate) fn explaining(self, explainer: Explainer) -> Self {
+        Self { explainer, ..self }
     }
 }
 
@@ -162,6 +179,7 @@ fn start_node(tasks: &mut Tasks, shared: &Shared<'_>) {
             ..NodeSettings::default()
         },
     });
+    shared.explainer.has_nodes(controller.view());
     let stop = tasks.stop.clone();
     tasks.spawn_controller("node controller", controller.run(stop));
 }
@@ -186,6 +204,7 @@ fn start_node_lifecycle(tasks: &mut Tasks, shared: &Shared<'_>) {
             ..args.node_lifecycle.settings()
         },
     });
+    shared.explainer.has_lifecycle(controller.view());
     tasks.spawn_controller("node lifecycle controller", controller.run(tasks.stop.clone()));
 }
 
@@ -195,6 +214,7 @@ fn start_service(tasks: &mut Tasks, shared: &Shared<'_>, services: &ReflectorHan
     let (gate, recorder, metrics) = (shared.gate.clone(), shared.recorder.clone(), shared.metrics.clone());
     let (settings, addresses) = (shared.args.service.settings(), shared.addresses.clone());
     // For all service controllers of this process, one after the other.
+    let explainer = shared.explainer.clone();
     let memory = ServiceMemory::new(&metrics.service, &services.first_list());
     let begin = move |able: Able, stop| {
         if able.is_empty() {
@@ -218,6 +238,7 @@ fn start_service(tasks: &mut Tasks, shared: &Shared<'_>, services: &ReflectorHan
             cluster_addresses: addresses.clone(),
             settings,
         });
+        explainer.has_services(controller.view());
         controller.run(stop)
     };
     let work = offering::run(shared.providers.clone(), Capability::LoadBalancers, tasks.stop.clone(), begin);

@@ -10,7 +10,7 @@
 //! | [`controllers`], [`controller_names`] | the controllers that `--controllers` selects |
 //! | [`pages`] | the pages of the health port |
 //! | [`tasks`] | all tasks of the process, and how they end |
-//! | [`check`], [`doctor`], [`inspect`], [`push`] | the commands of these names |
+//! | [`check`], [`doctor`], [`explain`], [`inspect`], [`push`] | the commands of these names |
 //! | [`exit`] | the exit codes of commands that judge something |
 
 mod check;
@@ -19,6 +19,7 @@ mod controller_names;
 mod controllers;
 mod doctor;
 mod exit;
+mod explain;
 mod inspect;
 mod logging;
 mod output;
@@ -52,6 +53,10 @@ fn main() -> ExitCode {
         Command::Check(args) => check::check(&args),
         Command::Push(args) => push::push(&args),
         Command::Doctor(args) => return code(doctor::doctor(&args)),
+        Command::Explain(args) => match explain::explain(&args) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::New(args) => new_provider(&args),
         Command::ProvidersSchema => print_schema(),
     };

@@ -1,14 +1,17 @@
-//! Health and metrics over HTTPS on upstream's port: `/livez`, `/healthz`, `/readyz`, `/providerz`, `/metrics`.
+//! Health and metrics over HTTPS on upstream's port: `/livez`, `/healthz`, `/readyz`, `/providerz`, `/metrics`, and `/explain/v1/`.
 //! Upstream's `/configz` is not among them. Upstream's `running_managed_controllers` is not among the metrics.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ccm_controllers::Explainer;
 use ccm_leader::Seen;
 use ccm_rollout::status::ProviderStatuses;
 use ccm_sandbox::MemoryBudget;
 use ccm_serving::health::{Health, Readiness};
 use ccm_serving::https::{Page, Patience, Port, TEXT, page};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use http::header::ACCEPT;
 use hyper::body::Incoming;
 use hyper::{Method, Request, StatusCode};
@@ -17,6 +20,8 @@ use prometheus_client::registry::{Registry, Unit};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
+
+use crate::explain::{Explained, asked};
 
 /// Connections at the same time; one more takes the place of the idlest, so that a probe never waits. Probes and scrapers need a handful.
 const MAX_CONNECTIONS: usize = 64;
@@ -35,6 +40,7 @@ pub(crate) struct Pages {
     pub(crate) registry: Arc<Registry>,
     pub(crate) process: ProcessMetrics,
     pub(crate) providers: ProviderStatuses,
+    pub(crate) explainer: Explainer,
 }
 
 impl Pages {
@@ -85,7 +91,8 @@ impl Pages {
                 page(status, TEXT, text)
             }
             _ => {
-                page(StatusCode::NOT_FOUND, TEXT, "try /livez, /healthz, /readyz, /providerz or /metrics\n".to_owned())
+                let pages = "try /livez, /healthz, /readyz, /providerz, /metrics or /explain/v1/\n";
+                page(StatusCode::NOT_FOUND, TEXT, pages.to_owned())
             }
         }
     }
@@ -164,8 +171,16 @@ pub(crate) async fn serve(listener: TcpListener, tls: TlsAcceptor, pages: Pages)
     Port { name, listener, tls, connections, patience, stop, grace }.serve(answering(pages)).await;
 }
 
-fn answering(pages: Pages) -> impl Fn(Request<Incoming>) -> std::future::Ready<Page> + Clone + Send {
-    move |request| std::future::ready(pages.answer(&request))
+fn answering(pages: Pages) -> impl Fn(Request<Incoming>) -> BoxFuture<'static, Page> + Clone + Send {
+    let Pages { explainer, leader, providers, .. } = pages.clone();
+    let explained = Explained { explainer, leader, providers };
+    move |request| match asked(&request) {
+        Some(target) => {
+            let explained = explained.clone();
+            async move { explained.page(target).await }.boxed()
+        }
+        None => std::future::ready(pages.answer(&request)).boxed(),
+    }
 }
 
 #[cfg(test)]
@@ -177,7 +192,8 @@ mod tests {
         let process = ProcessMetrics::register(&mut registry);
         let (readiness, health) = (Readiness::default(), Health::new([]));
         let providers = ProviderStatuses::default();
-        Pages { readiness, health, leader: None, registry: Arc::new(registry), process, providers }
+        let explainer = Explainer::default();
+        Pages { readiness, health, leader: None, registry: Arc::new(registry), process, providers, explainer }
     }
 
     async fn get(pages: &Pages, path: &str) -> (u16, String) {

@@ -9,7 +9,8 @@ use anyhow::{Context as _, Result, bail};
 use ccm_apiserver::{ApiGate, ApiGateSettings, EventRecorder, EventSettings, EventWriter, fenced_client};
 use ccm_cloud::NodeSelector;
 use ccm_controllers::{
-    AddressSources, AdmissionMetrics, ClusterAddresses, Metrics, NodeLabels, ReflectorHandle, ServiceAdmission,
+    AddressSources, AdmissionMetrics, ClusterAddresses, Explainer, Metrics, NodeLabels, ReflectorHandle,
+    ServiceAdmission,
 };
 use ccm_leader::{Campaign, HEALTH_CHECK, Leader};
 use ccm_rollout::compare::StoreInventory;
@@ -161,6 +162,7 @@ struct Process {
     leader: Leader,
     readiness: Readiness,
     metrics: Metrics,
+    explainer: Explainer,
     health: Option<(TcpListener, TlsAcceptor, Pages)>,
     webhook: Option<(Arc<Webhook<Reviews>>, TcpListener)>,
     /// What the webhook asks.
@@ -257,6 +259,7 @@ impl Process {
             inventory: Box::new(StoreInventory::new(stores.nodes.clone(), stores.services.clone(), routed)),
         };
 
+        let explainer = Explainer::default();
         let pages = Pages {
             readiness: readiness.clone(),
             health: Health::new(leader.health().map(|health| Check::new(HEALTH_CHECK, health))),
@@ -264,6 +267,7 @@ impl Process {
             registry: Arc::new(registry),
             process: process_metrics,
             providers: statuses,
+            explainer: explainer.clone(),
         };
         let health = bind_health(&args, pages).await?;
         let webhook = match webhook {
@@ -281,6 +285,7 @@ impl Process {
             leader,
             readiness,
             metrics,
+            explainer,
             health,
             webhook,
             admission,
@@ -382,7 +387,8 @@ impl Process {
             tracing::info!(controller = controller.name(), "controller starts");
         }
         let shared = Shared::new(tasks, &self.args, stores, providers, self.gate, self.recorder, self.metrics)
-            .refusing(addresses);
+            .refusing(addresses)
+            .explaining(self.explainer);
         controllers::start(tasks, &shared, &self.selection);
         let ended = tasks.unless_stopped(lost(campaign)).await?;
         Ok(ended.map(Err))

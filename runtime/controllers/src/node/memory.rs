@@ -24,6 +24,26 @@ struct KnownNode {
     unanswered: bool,
     /// Since when every provider says that it is not its own.
     unclaimed: Option<Instant>,
+    /// Why the last try failed.
+    failure: Option<KnownFailure>,
+}
+
+/// A try that failed.
+#[derive(Debug, Clone)]
+pub(crate) struct KnownFailure {
+    pub(crate) message: String,
+    pub(crate) reaction: &'static str,
+    pub(crate) at: Instant,
+    /// Only a change of the Node helps.
+    pub(crate) until_change: bool,
+}
+
+/// What is remembered of a Node, for those who ask.
+#[derive(Default)]
+pub(crate) struct Known {
+    pub(crate) failure: Option<KnownFailure>,
+    pub(crate) unclaimed: Option<Instant>,
+    pub(crate) until_change: bool,
 }
 
 /// By name of the Node.
@@ -69,6 +89,7 @@ impl Memory {
         }
         entry.finished = Some(self.lists.answered(node.resource_version.as_deref()));
         entry.unanswered = false;
+        entry.failure = None;
         entry.warnings = Warnings::default();
         if std::mem::take(&mut entry.waiting) {
             self.waiting.dec();
@@ -82,6 +103,25 @@ impl Memory {
         {
             entry.unanswered = true;
         }
+    }
+
+    /// The last try for this Node failed.
+    pub(crate) fn failed(&self, name: &str, failure: KnownFailure) {
+        if let Some(entry) = self.nodes.lock().get_mut(name) {
+            entry.failure = Some(failure);
+        }
+    }
+
+    /// What is remembered of a Node, for those who ask; nothing of another one that had its name.
+    pub(crate) fn known(&self, node: &Node) -> Known {
+        let nodes = self.nodes.lock();
+        let entry = nodes.get(&node.name_any()).filter(|entry| node.uid.as_deref() == Some(&entry.uid));
+        let known = entry.map(|entry| Known {
+            failure: entry.failure.clone(),
+            unclaimed: entry.unclaimed,
+            until_change: entry.failure.as_ref().is_some_and(|failure| failure.until_change),
+        });
+        known.unwrap_or_default()
     }
 
     /// Every provider says that this Node is not its own. Returns for how long.

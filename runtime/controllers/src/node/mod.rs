@@ -7,12 +7,14 @@
 //! | [`refresh`] | addresses of all Nodes, periodically |
 //! | [`write`] | order of writes, conflicts with other writers |
 //! | [`addresses`], [`labels`] | what a Node should have |
+//! | [`explain`] | what is known of one Node, for those who ask why |
 //! | [`holders`] | which addresses it may not have, whatever the cloud says |
 //!
 //! Lookups of Nodes that wait at the same time become one call of the provider, so they are not limited; the number of
 //! Nodes that are written at the same time is.
 
 pub(crate) mod addresses;
+mod explain;
 mod holders;
 mod labels;
 mod memory;
@@ -35,13 +37,14 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 pub use addresses::ProvidedIpError;
+pub use explain::NodeView;
 pub use holders::RefusedAddress;
 pub use metrics::NodeMetrics;
 pub use settings::NodeSettings;
 
 use crate::cluster_addresses::ClusterAddresses;
 use crate::metrics::QueueMetrics;
-use crate::queue::{self, GivenUp};
+use crate::queue::{self, GivenUp, Places, Questions};
 use crate::store::{FirstList, Node};
 use crate::view::node::is_uninitialized;
 use holders::Holders;
@@ -82,6 +85,8 @@ pub struct NodeController {
     keys: mpsc::Receiver<ObjectRef<Node>>,
     recoveries: Vec<watch::Receiver<u64>>,
     queue_metrics: QueueMetrics,
+    places: Places<ObjectRef<Node>>,
+    questions: Questions<ObjectRef<Node>>,
 }
 
 impl NodeController {
@@ -103,7 +108,8 @@ impl NodeController {
             metrics,
             settings,
         });
-        Self { syncer, first_list, keys, recoveries, queue_metrics }
+        let (places, questions) = queue::places();
+        Self { syncer, first_list, keys, recoveries, queue_metrics, places, questions }
     }
 
     /// Works until `shutdown`, or until the reflector ends. Then no new work begins, and running syncs have
@@ -113,7 +119,7 @@ impl NodeController {
     ///
     /// Not all of them did.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), GivenUp> {
-        let Self { syncer, first_list, keys, recoveries, queue_metrics } = self;
+        let Self { syncer, first_list, keys, recoveries, queue_metrics, questions, .. } = self;
         let (keys, merging) = wake::merge(keys, recoveries, syncer.store.clone(), is_uninitialized);
         let settings = syncer.settings.queue;
         let reconcile = |key: ObjectRef<Node>| {
@@ -123,7 +129,8 @@ impl NodeController {
         // The refresh ends together with the queue, whichever way the queue ended.
         let stop = shutdown.child_token();
         let queue = async {
-            let ended = queue::run(keys, reconcile, settings, queue_metrics.of("Nodes"), stop.clone()).await;
+            let meters = queue_metrics.of("Nodes");
+            let ended = queue::run_asked(keys, questions, reconcile, settings, meters, stop.clone()).await;
             stop.cancel();
             ended
         };

@@ -8,11 +8,12 @@ use ccm_cloud::{Failure, Instance, Lookups, Need, Reaction, Severity};
 use jiff::Timestamp;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use super::addresses::ProvidedIpError;
 use super::holders::Holders;
 use super::labels;
-use super::memory::Memory;
+use super::memory::{KnownFailure, Memory};
 use super::metrics::NodeMetrics;
 use super::settings::NodeSettings;
 use super::write::{NodeWriter, Order, WriteError, Written};
@@ -225,14 +226,23 @@ impl Syncer {
     }
 
     async fn failed(&self, node: &Node, error: &SyncError) -> Verdict {
-        if error.is_elsewhere() && provider_id(node).is_none() {
-            return self.unclaimed(node).await;
-        }
         let verdict = match error {
             SyncError::Lookup { failure, .. } => reaction::verdict(failure, self.settings.slow_retry),
             SyncError::Write(error) => self.after_write_error(error),
             SyncError::Absent(_) | SyncError::NoProviderId(_) => Verdict::Backoff,
         };
+        self.memory.failed(
+            &node.name_any(),
+            KnownFailure {
+                message: cut(&error.to_string(), MAX_ERROR).to_owned(),
+                reaction: error.reaction(),
+                at: Instant::now(),
+                until_change: verdict == Verdict::Change,
+            },
+        );
+        if error.is_elsewhere() && provider_id(node).is_none() {
+            return self.unclaimed(node).await;
+        }
         if !error.is_elsewhere() {
             self.metrics.failed(error.reaction());
         }

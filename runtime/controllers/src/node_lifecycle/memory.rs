@@ -10,9 +10,11 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
+use super::deletion_budget::Spent;
 use super::metrics::NodeLifecycleMetrics;
 use super::node_state::{Identity, digest};
 use super::settings::NodeLifecycleSettings;
+use crate::explain::{HeldDeletion, LifecycleExplanation, ago};
 use crate::shrink::shrink;
 use crate::store::Node;
 
@@ -60,8 +62,20 @@ struct UnreadyNode {
     is_recovered: bool,
     /// Its deletion is held: the gauge that counts it.
     held: Option<Gauge>,
+    /// By which budget.
+    held_by: Option<HeldBy>,
+    /// Why the last look had no answer.
+    failure: Option<String>,
     is_deleted: bool,
     told: HashMap<Topic, (&'static str, Instant)>,
+}
+
+/// A budget that is used up.
+#[derive(Clone)]
+pub(crate) struct HeldBy {
+    /// Whose; empty for Nodes without a provider ID.
+    pub(crate) provider: String,
+    pub(crate) spent: Spent,
 }
 
 /// By name of the Node.
@@ -113,6 +127,8 @@ impl Memory {
                 is_unknown: false,
                 is_recovered: false,
                 held: None,
+                held_by: None,
+                failure: None,
                 is_deleted: false,
                 told: HashMap::new(),
             }
@@ -205,16 +221,45 @@ impl Memory {
     }
 
     /// Absent again, but too many of this provider's Nodes were deleted before.
-    pub(crate) fn held(&self, name: &str, provider: &str, now: Instant) -> Duration {
+    pub(crate) fn held(&self, name: &str, by: HeldBy, now: Instant) -> Duration {
         self.answered(name, "absent", now, |entry| {
             entry.pause = self.max_period;
             entry.not_before = now;
             if entry.held.is_none() {
-                let held = self.metrics.held(provider);
+                let held = self.metrics.held(&by.provider);
                 held.inc();
                 entry.held = Some(held);
             }
+            entry.held_by = Some(by);
         })
+    }
+
+    /// Why the last look at this Node had no answer.
+    pub(crate) fn has_no_answer(&self, name: &str, why: String) {
+        if let Some(entry) = self.nodes.lock().get_mut(name) {
+            entry.failure = Some(why);
+        }
+    }
+
+    /// What is remembered of a Node, for those who ask; nothing of another one that had its name. `period` is that of the budget.
+    pub(crate) fn explained(&self, node: &Node, period: Duration) -> LifecycleExplanation {
+        let nodes = self.nodes.lock();
+        let entry = nodes.get(&node.name_any()).filter(|entry| entry.identity == Identity::of(node));
+        let Some(entry) = entry else { return LifecycleExplanation::default() };
+        let held = |HeldBy { provider, spent }: &HeldBy| HeldDeletion {
+            provider: provider.clone(),
+            limit: spent.limit,
+            nodes: spent.nodes,
+            period_seconds: period.as_secs(),
+        };
+        LifecycleExplanation {
+            answer: entry.last.map(|(answer, _)| answer.to_owned()),
+            answered_seconds_ago: entry.last.map(|(_, at)| ago(at)),
+            failure: entry.failure.clone(),
+            absent_seconds_ago: entry.first_absent.map(ago),
+            held: entry.held_by.as_ref().map(held),
+            ..LifecycleExplanation::default()
+        }
     }
 
     /// Deleted by us.
@@ -287,6 +332,7 @@ impl Memory {
         entry.pause = if is_same { entry.pause.saturating_mul(2).min(self.max_period) } else { self.period };
         entry.last = Some((answer, now));
         entry.is_unknown = false;
+        entry.failure = None;
         change(entry);
         entry.next = self.tick(now, entry.pause).max(entry.not_before);
         entry.next.saturating_duration_since(now)
@@ -303,6 +349,7 @@ impl Memory {
     }
 
     fn release(entry: &mut UnreadyNode) {
+        entry.held_by = None;
         if let Some(held) = entry.held.take() {
             held.dec();
         }

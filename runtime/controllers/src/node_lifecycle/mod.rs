@@ -8,6 +8,7 @@
 //! | [`memory`] | what the cloud said before, and when it is asked again |
 //! | [`deletion_budget`] | how many Nodes may be deleted |
 //! | [`journal`], [`history`] | what the next leader can know of deletions, and what is known of the last one's |
+//! | [`explain`] | what is known of one Node, for those who ask why |
 //! | [`deletion`], [`taint`] | the writes, and other writers |
 //!
 //! A Node is deleted when all of this is so:
@@ -25,6 +26,7 @@
 
 mod deletion;
 mod deletion_budget;
+mod explain;
 mod history;
 mod journal;
 mod memory;
@@ -49,6 +51,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use deletion_budget::DeletionBudget;
+pub use explain::NodeLifecycleView;
 pub use journal::JournalPlace;
 pub use metrics::NodeLifecycleMetrics;
 pub use settings::NodeLifecycleSettings;
@@ -56,7 +59,7 @@ pub use settings::NodeLifecycleSettings;
 use crate::metrics::QueueMetrics;
 use crate::node::wake;
 use crate::node::write::NodeWriter;
-use crate::queue::{self, GivenUp, Verdict};
+use crate::queue::{self, GivenUp, Places, Questions, Verdict};
 use crate::store::Node;
 use deletion_budget::Deletions;
 use history::REPORTER;
@@ -128,6 +131,8 @@ pub struct NodeLifecycleController {
     keys: mpsc::Receiver<ObjectRef<Node>>,
     recoveries: Vec<watch::Receiver<u64>>,
     queue_metrics: QueueMetrics,
+    places: Places<ObjectRef<Node>>,
+    questions: Questions<ObjectRef<Node>>,
 }
 
 impl NodeLifecycleController {
@@ -152,7 +157,8 @@ impl NodeLifecycleController {
             metrics,
             settings,
         });
-        Self { syncer, keys, recoveries, queue_metrics }
+        let (places, questions) = queue::places();
+        Self { syncer, keys, recoveries, queue_metrics, places, questions }
     }
 
     /// Works until `shutdown`, or until the reflector ends. Then no new work begins, and running syncs have
@@ -162,7 +168,7 @@ impl NodeLifecycleController {
     ///
     /// Not all of them did.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), GivenUp> {
-        let Self { syncer, keys, recoveries, queue_metrics } = self;
+        let Self { syncer, keys, recoveries, queue_metrics, questions, .. } = self;
         if !syncer.settings.confirmed.is_empty() {
             let names = &syncer.settings.confirmed;
             tracing::warn!(?names, "deletions confirmed: these Nodes, if their machines are gone, do not count");
@@ -183,7 +189,8 @@ impl NodeLifecycleController {
         };
         let stop = shutdown.child_token();
         let queue = async {
-            let ended = queue::run(keys, reconcile, settings, queue_metrics.of("NodeLifecycle"), stop.clone()).await;
+            let meters = queue_metrics.of("NodeLifecycle");
+            let ended = queue::run_asked(keys, questions, reconcile, settings, meters, stop.clone()).await;
             stop.cancel();
             ended
         };

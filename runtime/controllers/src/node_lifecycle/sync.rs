@@ -16,7 +16,7 @@ use super::deletion::Deletion;
 use super::deletion_budget::{Deletions, Grant, Spent};
 use super::history::{self, DELETING, PROVIDER_ID, REPORTER};
 use super::journal::Journal;
-use super::memory::{Memory, NextLook, Topic};
+use super::memory::{HeldBy, Memory, NextLook, Topic};
 use super::metrics::NodeLifecycleMetrics;
 use super::node_state::{Identity, NodeState, ShutdownTaint, age, corrected_taints, node_state};
 use super::settings::NodeLifecycleSettings;
@@ -198,6 +198,7 @@ impl Syncer {
         };
         let now = Instant::now();
         let wait = self.memory.unknown(&name, word, at_least, now);
+        self.memory.has_no_answer(&name, cut(&failure.to_string(), MAX_ERROR).to_owned());
         if failure.reaction != Reaction::Elsewhere && self.memory.is_news(&name, Topic::Unknown, word, now) {
             tracing::warn!(
                 node = name,
@@ -237,7 +238,8 @@ impl Syncer {
         let name = node.name_any();
         let now = Instant::now();
         let provider = self.lookups.name_of(keeper);
-        let wait = self.memory.held(&name, provider, now);
+        let by = HeldBy { provider: provider.to_owned(), spent: Spent { limit, nodes } };
+        let wait = self.memory.held(&name, by, now);
         if self.memory.is_news(&name, Topic::Held, "held", now) {
             let period = self.budget.settings().period;
             tracing::warn!(
@@ -392,7 +394,7 @@ impl Syncer {
     }
 
     /// Whether its provider ID is one of ours. Without one, nobody else's either.
-    fn is_ours(&self, node: &Node) -> bool {
+    pub(super) fn is_ours(&self, node: &Node) -> bool {
         self.lookups.keeper(provider_id(node)).is_some()
     }
 

@@ -250,3 +250,36 @@ fn a_crowd_that_is_done_leaves_no_room_behind() {
     let room = [queue.running.capacity(), queue.plans.capacity(), queue.failures.capacity()];
     assert!(room.iter().all(|room| *room <= 1_024), "{room:?}");
 }
+
+/// It was to be known when the next try is, and only the queue knows.
+#[tokio::test(start_paused = true)]
+async fn a_queue_says_where_a_key_stands_without_a_word_to_its_runs() {
+    let desk = Desk::new(Duration::from_secs(10), [Verdict::After(Duration::from_secs(60))]);
+    let mut registry = Registry::default();
+    let meters = QueueMetrics::register(&mut registry).of("Nodes");
+    let (sender, receiver) = mpsc::channel(16);
+    let (places, questions) = places();
+    let shutdown = CancellationToken::new();
+    let reconcile = |key: String| Arc::clone(&desk).reconcile(key);
+    let queue = run_asked(receiver, questions, reconcile, QueueSettings::default(), meters, shutdown.clone());
+    let asking = async {
+        sender.send("a".to_owned()).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        assert_eq!(places.of("a".to_owned()).await, Some(Place::Running(Duration::from_secs(4))));
+        assert_eq!(places.of("b".to_owned()).await, Some(Place::Idle));
+        tokio::time::sleep(Duration::from_secs(26)).await;
+        assert_eq!(places.of("a".to_owned()).await, Some(Place::Planned(Duration::from_secs(40))));
+        shutdown.cancel();
+    };
+    let (ended, ()) = tokio::join!(queue, asking);
+    ended.unwrap();
+    assert_eq!(places.of("a".to_owned()).await, None, "a queue that has ended says nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_asks_a_queue_that_is_stuck_is_told_nothing_soon() {
+    let (places, _questions) = places::<String>();
+    let begun = Instant::now();
+    assert_eq!(places.of("a".to_owned()).await, None);
+    assert!(begun.elapsed() <= Duration::from_secs(2));
+}

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::digest::Digest;
 use super::ensured_record::Record;
 use super::found::{Found, Unsaid};
+use super::last_run::LastRun;
 use super::metrics::PassTimer;
 use super::offer::Offer;
 use super::purpose::Attempt;
@@ -88,6 +89,7 @@ pub(crate) struct ServiceEntry {
     /// What the last call came to in which the cloud was at work.
     progress: Option<Digest>,
     pub(super) waits: bool,
+    pub(super) last_run: LastRun,
 }
 
 impl ServiceEntry {
@@ -127,6 +129,7 @@ impl ServiceEntry {
             at_work: None,
             progress: None,
             waits: false,
+            last_run: LastRun::default(),
         }
     }
 

@@ -26,6 +26,7 @@
 //! | [`rounds`] | which Services wait for a refresh, and who goes next |
 //! | [`vet`] | which addresses a load balancer may not have, whatever the provider says |
 //! | [`predicates`] | whether there is work for this controller, and which Nodes may be backends; computed from the object alone |
+//! | [`explain`], [`last_run`] | what is known of one Service, for those who ask why |
 //! | [`inventory`] | which load balancers there are, for those who compare providers |
 //!
 //! One queue for all causes, so at most one operation per Service runs at any time. Nothing waits for a load
@@ -41,6 +42,7 @@ pub(crate) mod digest;
 pub(crate) mod ensured_record;
 mod entry;
 mod error;
+mod explain;
 pub(crate) mod fingerprint;
 mod follow;
 mod found;
@@ -48,6 +50,7 @@ pub(crate) mod inventory;
 mod job;
 mod judge;
 mod key;
+mod last_run;
 mod living;
 mod locks;
 mod memory;
@@ -86,6 +89,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+pub use explain::ServiceView;
 pub use memory::ServiceMemory;
 pub use metrics::ServiceMetrics;
 pub use provider::{LoadBalancerMember, LoadBalancerMembers};
@@ -93,7 +97,7 @@ pub use settings::ServiceSettings;
 
 use crate::cluster_addresses::ClusterAddresses;
 use crate::metrics::QueueMetrics;
-use crate::queue::{self, GivenUp, QueueSettings};
+use crate::queue::{self, GivenUp, Places, Questions, QueueSettings};
 use crate::store::{FirstList, Node};
 use backends::{Backends, Current};
 use key::Key;
@@ -152,6 +156,8 @@ pub struct ServiceController {
     syncer: Arc<Syncer>,
     sources: Sources,
     queue_metrics: QueueMetrics,
+    places: Places<Key>,
+    questions: Questions<Key>,
 }
 
 impl ServiceController {
@@ -178,7 +184,8 @@ impl ServiceController {
             settings,
         };
         let sources = Sources { service_keys, services_listed, nodes, node_keys, nodes_listed, recoveries, exchanges };
-        Self { syncer: Arc::new(syncer), sources, queue_metrics }
+        let (places, questions) = queue::places();
+        Self { syncer: Arc::new(syncer), sources, queue_metrics, places, questions }
     }
 
     /// Works until `shutdown`, or until a reflector ends. Then no new work begins, and running syncs have
@@ -188,7 +195,7 @@ impl ServiceController {
     ///
     /// Not all of them did.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), GivenUp> {
-        let Self { syncer, sources, queue_metrics } = self;
+        let Self { syncer, sources, queue_metrics, questions, .. } = self;
         let (sender, keys) = mpsc::channel(BOUND);
         let (ready, is_ready) = watch::channel(false);
         // All waiting has limits of its own, except that for a turn, which is as long as it takes. The work after that is
@@ -201,7 +208,8 @@ impl ServiceController {
         // All ends together with the queue, whichever way that ended; and the queue with what wakes.
         let stop = shutdown.child_token();
         let queue = async {
-            let ended = queue::run(keys, reconcile, settings, queue_metrics.of("service"), stop.clone()).await;
+            let meters = queue_metrics.of("service");
+            let ended = queue::run_asked(keys, questions, reconcile, settings, meters, stop.clone()).await;
             stop.cancel();
             ended
         };

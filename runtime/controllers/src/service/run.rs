@@ -42,6 +42,9 @@ impl Syncer {
         self.take_care(key, &service, work);
         let planned = self.plan(key, &service, work);
         tracing::debug!(plan = %planned.plan(), "planned");
+        if let Planned::Otherwise(_, plan) = &planned {
+            self.memory.with(key, |entry| entry.decides(plan));
+        }
         match planned {
             Planned::Serve(job) => {
                 let provider = Arc::clone(&job.provider);
@@ -104,6 +107,8 @@ impl Syncer {
         if let Some(wait) = self.must_wait(key, &job) {
             return wait;
         }
+        // A run that only waits decides nothing: what counts is what was tried.
+        self.memory.with(key, |entry| entry.decides(&job.plan));
         if job.is_undecided {
             let decided = Box::pin(self.decided(key, &job)).await;
             job = match decided {
@@ -137,6 +142,7 @@ impl Syncer {
         if let Err(verdict) = Box::pin(self.is_still_free(key, &now)).await {
             return verdict;
         }
+        self.memory.with(key, |entry| entry.decides(&now.plan));
         let task = if now.plan.action == Action::UpdateHosts { Task::Update } else { Task::Ensure };
         let verdict = match Box::pin(self.in_time(task, self.act(key, now))).await {
             Ok(verdict) => verdict,

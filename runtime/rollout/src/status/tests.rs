@@ -119,3 +119,20 @@ fn times_are_told_in_milliseconds_with_their_fractions() {
         assert_eq!(milliseconds(Duration::from_micros(micros)), told);
     }
 }
+
+#[test]
+fn whoever_explains_an_object_is_told_what_is_not_used_and_who_serves_instead() {
+    let statuses = full();
+    let refused = NotTaken::now(Step::Trust, None, "line 3: no such key".into());
+    statuses.change("configmap:kube-system/cloud", |known| known.rejected_configuration = Some(refused));
+    let told: Vec<_> = statuses
+        .refusals()
+        .into_iter()
+        .map(|refusal| (refusal.source, refusal.serving, refusal.is_configuration, refusal.reason))
+        .collect();
+    let (source, serving) =
+        ("configmap:kube-system/cloud".to_owned(), Some("cloud 2.0 (sha256:bbbbbbbbbbbb)".to_owned()));
+    let component = (source.clone(), serving.clone(), false, "it is not signed".to_owned());
+    assert_eq!(told, [component, (source, serving, true, "line 3: no such key".to_owned())]);
+    assert_eq!(ProviderStatuses::default().refusals(), []);
+}

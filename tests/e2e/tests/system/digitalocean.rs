@@ -48,7 +48,7 @@ fn provider() -> String {
 }
 
 /// A host that is configured as the Go manager is: by the environment. More variables may stand beside token and address.
-fn start(stage: &Stage, cloud: &Cloud, environment: &[(&str, &str)], flags: &[&str]) -> Actor {
+pub(crate) fn start(stage: &Stage, cloud: &Cloud, environment: &[(&str, &str)], flags: &[&str]) -> Actor {
     let url = cloud.url();
     let own = [("DO_ACCESS_TOKEN", TOKEN), ("DO_OVERRIDE_URL", url.as_str())];
     let environment: Vec<_> = own.iter().chain(environment).copied().collect();
@@ -59,7 +59,7 @@ fn start(stage: &Stage, cloud: &Cloud, environment: &[(&str, &str)], flags: &[&s
 }
 
 /// Droplets with these IDs, each called `n` and its ID, with Nodes that are done.
-async fn members(client: &Client, cloud: &DigitalOcean, ids: &[u64]) {
+pub(crate) async fn members(client: &Client, cloud: &DigitalOcean, ids: &[u64]) {
     for id in ids {
         let name = format!("n{id}");
         cloud.put_droplet(Droplet::new(*id, &name));

@@ -32,6 +32,7 @@
 //! | `mistakes` | flags and files that cannot be |
 //! | `inspect` | `wasm-ccm inspect` |
 //! | `doctor` | `wasm-ccm doctor`: each check with what makes it fail |
+//! | `explain` | `wasm-ccm explain`: Services and Nodes that are stuck, with a leader and without |
 //! | `hostile` | providers that crash, WASI |
 //! | `hello` | providers of other tool chains |
 //! | `acceptance` | the walk-through of Cloudlycke, A-01 to A-11 |
@@ -58,6 +59,7 @@ mod crash_points;
 mod credentials;
 mod digitalocean;
 mod doctor;
+mod explain;
 mod faults;
 mod flags;
 mod foreign_addresses;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ccm_cloud::{AddressKind, Failure, Finding, Instance, Reaction};
+use kube::runtime::reflector::ObjectRef;
 use serde_json::json;
 
 use super::Bench;
@@ -199,4 +200,19 @@ async fn a_node_that_would_get_an_address_that_no_machine_has_waits_with_its_tai
     let events = bench.events().await;
     assert!(events[0].contains("SyncNodeFailed") && events[0].contains("169.254.169.254"), "{events:?}");
     assert_eq!(bench.api.count("PATCH"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_asks_about_a_node_is_told_the_last_failure_until_it_is_initialised() {
+    let mut bench = Bench::new();
+    bench.cloud.answer("node0", [unknown(Reaction::Throttled, Some(9)), found(|_| ())]);
+    bench.add(node("node0").tainted().provider_id("fake://12345"));
+    let known = |bench: &Bench| bench.syncer.memory.known(&bench.syncer.store.get(&ObjectRef::new("node0")).unwrap());
+    assert!(known(&bench).failure.is_none());
+    bench.sync("node0").await;
+    let failure = known(&bench).failure.unwrap();
+    let message = "the machine of node node0 could not be determined: what the cloud said";
+    assert_eq!((failure.message.as_str(), failure.reaction, failure.until_change), (message, "throttled", false));
+    bench.sync("node0").await;
+    assert!(known(&bench).failure.is_none(), "it is initialised");
 }

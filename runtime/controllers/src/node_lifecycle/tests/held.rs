@@ -5,6 +5,7 @@ use std::time::Duration;
 use ccm_cloud::{Finding, Need};
 
 use super::{Bench, lost};
+use crate::explain::HeldDeletion;
 use crate::node_lifecycle::{DeletionBudget, NodeLifecycleSettings};
 use crate::testing::{found, node};
 
@@ -133,4 +134,27 @@ async fn a_node_that_waits_for_the_decision_about_others_is_not_held() {
     assert_eq!((bench.api.has("a"), bench.api.has("b")), (true, false));
     let events = bench.events().await;
     assert_eq!(events, ["Normal DeletingNode: Deleting node b because it does not exist in the cloud provider"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_asks_is_told_which_budget_holds_a_deletion_and_nothing_of_it_once_the_machine_is_back() {
+    let bench = bench(4, NodeLifecycleSettings::default());
+    let explained = |name: &str| {
+        let node = bench.syncer.store.get(&kube::runtime::reflector::ObjectRef::new(name)).unwrap();
+        bench.syncer.memory.explained(&node, Duration::from_secs(600))
+    };
+    all(&bench, 4, 0).await;
+    assert_eq!(
+        (explained("n03").absent_seconds_ago, explained("n03").held),
+        (Some(0.0), None),
+        "a second proof is to come"
+    );
+    assert_eq!(all(&bench, 4, 5).await, 2);
+    let held = explained("n03");
+    let by = HeldDeletion { provider: "fake".into(), limit: 2, nodes: 4, period_seconds: 600 };
+    assert_eq!((held.answer.as_deref(), held.held), (Some("absent"), Some(by)));
+    bench.cloud.answer("n03", [found(|_| ())]);
+    all(&bench, 4, 60).await;
+    let back = explained("n03");
+    assert_eq!((back.answer.as_deref(), back.held, back.absent_seconds_ago), (Some("running"), None, None));
 }

@@ -5,6 +5,7 @@ mod bequest;
 mod claims;
 mod ensured_record;
 mod exchange;
+mod explain;
 mod fan_out;
 mod faults;
 mod helpers;

@@ -71,7 +71,7 @@ fn the_flag_for_a_place_in_a_body_is_all_that_its_credential_needs() {
     for at in [Within::Json("/auth/password".to_owned()), Within::Form("pass:word".to_owned())] {
         let error = granting(&bodies).check_body("password", "identity", paths[1], &at).unwrap_err().to_string();
         let flag = error.split(" the operator gives ").nth(1).unwrap().split(' ').next().unwrap().to_owned();
-        let uses = granting(&[flag.clone()]);
+        let uses = granting(std::slice::from_ref(&flag));
         uses.check_body("password", "identity", paths[1], &at).unwrap();
         let is_whole = matches!(at, Within::Json(_));
         assert_eq!(uses.missing("password").is_empty(), is_whole, "{flag}: a field with a colon needs its path");

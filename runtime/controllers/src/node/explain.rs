@@ -1,0 +1,64 @@
+//! What this controller knows of one Node, for those who ask why.
+
+use std::sync::{Arc, Weak};
+
+use kube::runtime::reflector::ObjectRef;
+
+use super::memory::KnownFailure;
+use super::sync::Syncer;
+use crate::explain::{LastTry, Next, NodeExplanation, ago};
+use crate::queue::Places;
+use crate::store::Node;
+use crate::view::node::{is_uninitialized, provider_id};
+
+/// A look into a node controller. Does not keep it alive.
+#[derive(Clone)]
+pub struct NodeView {
+    pub(super) syncer: Weak<Syncer>,
+    pub(super) places: Places<ObjectRef<Node>>,
+}
+
+impl NodeView {
+    /// What is known of a Node; none where the controller does not run any more.
+    pub(crate) async fn explain(&self, name: &str) -> Option<NodeExplanation> {
+        let (known, waits_for_change) = {
+            let syncer = self.syncer.upgrade()?;
+            let Some(node) = syncer.store.get(&ObjectRef::new(name)) else { return Some(NodeExplanation::default()) };
+            syncer.known(&node)
+        };
+        let next = Next::of(self.places.of(ObjectRef::new(name)).await, waits_for_change);
+        Some(NodeExplanation { next, ..known })
+    }
+}
+
+impl Syncer {
+    /// What Node and memory say, and whether the last try waits for a change of the Node.
+    fn known(&self, node: &Node) -> (NodeExplanation, bool) {
+        let known = self.memory.known(node);
+        let keeper = self.lookups.keeper(provider_id(node));
+        let provider = keeper.map(|keeper| self.lookups.name_of(keeper)).filter(|name| !name.is_empty());
+        let last_try = known.failure.map(|KnownFailure { message, reaction, at, .. }| LastTry {
+            message,
+            reaction: reaction.to_owned(),
+            seconds_ago: ago(at),
+        });
+        let explanation = NodeExplanation {
+            uid: Some(node.uid.as_deref().unwrap_or_default().to_owned()),
+            provider_id: provider_id(node).map(ToOwned::to_owned),
+            provider: provider.map(ToOwned::to_owned),
+            is_initialised: !is_uninitialized(node),
+            last_try,
+            unclaimed_seconds: known.unclaimed.map(ago),
+            next: Next::Unknown,
+        };
+        (explanation, known.until_change)
+    }
+}
+
+impl super::NodeController {
+    /// A look into this controller, for those who ask why.
+    #[must_use]
+    pub fn view(&self) -> NodeView {
+        NodeView { syncer: Arc::downgrade(&self.syncer), places: self.places.clone() }
+    }
+}

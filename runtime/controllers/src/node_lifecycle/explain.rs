@@ -1,0 +1,51 @@
+//! What this controller knows of one Node, for those who ask why.
+
+use std::sync::{Arc, Weak};
+
+use kube::runtime::reflector::ObjectRef;
+
+use super::node_state::{NodeState, node_state};
+use super::sync::Syncer;
+use crate::explain::{LifecycleExplanation, Next};
+use crate::queue::Places;
+use crate::store::Node;
+
+/// A look into a node lifecycle controller. Does not keep it alive.
+#[derive(Clone)]
+pub struct NodeLifecycleView {
+    pub(super) syncer: Weak<Syncer>,
+    pub(super) places: Places<ObjectRef<Node>>,
+}
+
+impl NodeLifecycleView {
+    /// What is known of a Node; none where the controller does not run any more.
+    pub(crate) async fn explain(&self, name: &str) -> Option<LifecycleExplanation> {
+        let known = {
+            let syncer = self.syncer.upgrade()?;
+            let Some(node) = syncer.store.get(&ObjectRef::new(name)) else { return Some(Default::default()) };
+            syncer.known(&node)
+        };
+        Some(LifecycleExplanation { next: Next::of(self.places.of(ObjectRef::new(name)).await, false), ..known })
+    }
+}
+
+impl Syncer {
+    fn known(&self, node: &Node) -> LifecycleExplanation {
+        let state = match node_state(node) {
+            _ if !self.is_ours(node) => "foreign",
+            NodeState::Deleting => "deleting",
+            NodeState::Ready => "ready",
+            NodeState::NotReady => "not-ready",
+        };
+        let period = self.budget.settings().period;
+        LifecycleExplanation { state: state.to_owned(), ..self.memory.explained(node, period) }
+    }
+}
+
+impl super::NodeLifecycleController {
+    /// A look into this controller, for those who ask why.
+    #[must_use]
+    pub fn view(&self) -> NodeLifecycleView {
+        NodeLifecycleView { syncer: Arc::downgrade(&self.syncer), places: self.places.clone() }
+    }
+}

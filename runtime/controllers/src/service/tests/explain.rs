@@ -1,0 +1,87 @@
+//! What whoever asks about one Service is told.
+
+use ccm_cloud::Reaction;
+use serde_json::json;
+
+use super::*;
+use crate::explain::{Next, ServiceExplanation};
+use crate::queue::places;
+use crate::service::ServiceView;
+
+/// Without a queue, which alone knows when the next try is.
+async fn explained(bench: &Bench, name: &str) -> ServiceExplanation {
+    let (places, questions) = places();
+    drop(questions);
+    let view = ServiceView { syncer: Arc::downgrade(&bench.syncer), places };
+    view.explain("default", name).await.expect("the controller is there")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_fails_says_what_was_decided_what_failed_and_how_that_is_reacted_to() {
+    let mut bench = Bench::new();
+    bench.add(service("web"));
+    let refused = "POST /balancers: 503 Service Unavailable (request ID r-7)";
+    bench.cloud.fail("ensure", "web", [failure(Reaction::Quota, refused)]);
+    let before = explained(&bench, "web").await;
+    assert_eq!((before.provider.as_deref(), before.decision, before.last_try), (Some("fake"), None, None));
+    bench.sync("web").await;
+    // Our own write wakes it: that run only waits, and decides nothing.
+    bench.catch_up();
+    bench.sync("web").await;
+    tokio::time::advance(Duration::from_secs(7)).await;
+    let told = explained(&bench, "web").await;
+    let decision = told.decision.unwrap();
+    assert_eq!(decision.text, "ensure the load balancer with fake: nothing is recorded of it");
+    assert_eq!(decision.seconds_ago.round(), 7.0);
+    let last = told.last_try.unwrap();
+    assert_eq!(last.message, format!("failed to ensure load balancer: {refused} (quota)"));
+    assert_eq!((last.reaction.as_str(), last.seconds_ago.round()), ("quota", 7.0));
+    assert_eq!((told.not_ready.as_deref(), told.is_wanted), (Some("QuotaExceeded"), true));
+    assert_eq!(told.next, Next::Unknown, "no queue runs");
+    tokio::time::advance(Duration::from_secs(600)).await;
+    bench.sync("web").await;
+    let served = explained(&bench, "web").await;
+    assert_eq!((served.last_try, served.not_ready), (None, None), "what is over is not told");
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_that_are_not_ours_or_not_there_are_told_apart() {
+    let mut bench = Bench::new();
+    bench.add(service("theirs").with("/spec", "loadBalancerClass", json!("other.example/lb")));
+    bench.add(service("internal").with("/spec", "type", json!("ClusterIP")));
+    for name in ["theirs", "internal"] {
+        bench.sync(name).await;
+    }
+    assert_eq!(explained(&bench, "nobody").await, ServiceExplanation::default());
+    let theirs = explained(&bench, "theirs").await;
+    assert_eq!((theirs.provider, theirs.class.as_deref()), (None, Some("other.example/lb")));
+    assert_eq!(theirs.decision.unwrap().text, "do nothing: no provider here serves it");
+    let internal = explained(&bench, "internal").await;
+    assert!(internal.uid.is_some() && !internal.is_wanted, "{internal:?}");
+}
+
+/// The Service that comes after one with the same name is another one.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_took_a_name_over_is_told_nothing_of_the_one_before() {
+    let mut bench = Bench::new();
+    bench.add(service("web"));
+    bench.cloud.fail("ensure", "web", [failure(Reaction::Invalid, "of the first")]);
+    bench.sync("web").await;
+    let first = explained(&bench, "web").await;
+    assert!(first.last_try.is_some());
+    let mut next = Service::clone(&bench.syncer.store.get(&key("web")).unwrap());
+    next.metadata.uid = Some("another".into());
+    next.metadata.finalizers = None;
+    bench.store.apply_watcher_event(&Event::Apply(next));
+    let told = explained(&bench, "web").await;
+    assert_eq!((told.uid.as_deref(), told.last_try, told.decision), (Some("another"), None, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_is_gone_says_nothing() {
+    let bench = Bench::new();
+    let (places, _questions) = places();
+    let view = ServiceView { syncer: Arc::downgrade(&bench.syncer), places };
+    drop(bench);
+    assert_eq!(view.explain("default", "web").await, None);
+}

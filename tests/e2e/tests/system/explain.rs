@@ -1,0 +1,194 @@
+//! `wasm-ccm explain`: from an object to the reason, in one command.
+
+use ccm_cluster::NodeFixture;
+use ccm_sim_digitalocean::{Act, Endpoint, Fault, Requests, When};
+use serde_json::{Value, json};
+
+use crate::cloud::{Cloud, SCRIPT, send};
+use crate::digitalocean::{self, members, start};
+use crate::look::STATE;
+use crate::mistakes::{complaint, run};
+use crate::service_look::{await_reason, await_served, serve};
+use crate::stage::{Actor, LIMIT, RIVAL, Stage};
+
+/// Runs `explain` as the administrator, and returns the code and what it wrote to standard output and standard error.
+async fn explain(stage: &Stage, args: &[&str]) -> (Option<i32>, String, String) {
+    explain_with(&stage.cluster.kubeconfig().display().to_string(), args).await
+}
+
+async fn explain_with(kubeconfig: &str, args: &[&str]) -> (Option<i32>, String, String) {
+    let kubeconfig = format!("--kubeconfig={kubeconfig}");
+    let args: Vec<String> = ["explain"].iter().chain(args).map(|arg| (*arg).to_owned()).chain([kubeconfig]).collect();
+    // Clouds of the test go on meanwhile.
+    let running = tokio::task::spawn_blocking(move || run(&args.iter().map(String::as_str).collect::<Vec<_>>()));
+    running.await.unwrap()
+}
+
+/// The same for programs.
+async fn explained(stage: &Stage, args: &[&str]) -> (Option<i32>, Value) {
+    let (code, stdout, stderr) = explain(stage, &[args, &["--output=json"]].concat()).await;
+    let told = serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}{stderr}"));
+    (code, told)
+}
+
+fn address(host: &Actor) -> String {
+    format!("--address=https://127.0.0.1:{}", host.port())
+}
+
+fn has_all(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "no {part:?} in:\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_stuck_service_is_followed_to_its_failing_cloud_call_in_one_command() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let cloud = digitalocean::Cloud::start().await;
+    members(client, &cloud, &[701]).await;
+    let fault = Fault::new(Requests::Of(Endpoint::CreateBalancer), 1, When::Before, Act::Status(422));
+    drop(cloud.plan(Fault { times: 1_000_000, ..fault }));
+    let host = start(&stage, &cloud, &[], &["--service-min-backoff=300s", "--service-max-backoff=300s"]);
+    let at = address(&host);
+    serve(client, "web", json!({})).await;
+    serve(client, "theirs", json!({ "spec": { "loadBalancerClass": "other.example/lb" } })).await;
+    serve(client, "internal", json!({ "spec": { "type": "ClusterIP" } })).await;
+    await_reason(client, "web", "CloudFailed").await;
+
+    let (code, text, stderr) = explain(&stage, &["service", "default/web", &at]).await;
+    assert_eq!((code, stderr.as_str()), (Some(2), ""), "{text}");
+    let parts = [
+        "service default/web: not as it should be: its load balancer could not be made or changed",
+        "provider   digitalocean",
+        "decision   ensure the load balancer with digitalocean: nothing is recorded of it",
+        "POST /v2/load_balancers: 422",
+        "request ID ",
+        "reaction   retry",
+        "next try   in ",
+        "to do      nothing, if the cloud has an outage",
+        "asked      the host at https://127.0.0.1:",
+    ];
+    has_all(&text, &parts);
+    let (code, told) = explained(&stage, &["service", "default/web", &at]).await;
+    let next = told["nextSeconds"].as_f64().unwrap();
+    assert!(code == Some(2) && (1.0..=600.0).contains(&next), "{told:#}");
+    assert_eq!((&told["verdict"], &told["failure"]["reaction"]), (&json!("wrong"), &json!("retry")), "{told:#}");
+
+    // Another manager's, and one that wants none.
+    let (code, told) = explained(&stage, &["service", "default/theirs", &at]).await;
+    assert_eq!((code, &told["class"]), (Some(3), &json!("other.example/lb")), "{told:#}");
+    let (code, told) = explained(&stage, &["service", "default/internal", &at]).await;
+    assert_eq!((code, &told["summary"]), (Some(0), &json!("it wants no load balancer")), "{told:#}");
+    for (args, part) in [
+        (
+            ["service", "default/nobody", at.as_str()],
+            "there is no service default/nobody: look with kubectl get services",
+        ),
+        (["node", "nobody", &at], "there is no node nobody"),
+        (["service", "web", &at], "say NAMESPACE/NAME, such as default/web"),
+        (["pod", "default/web", &at], "is no kind that this explains"),
+        (["node", "n", "--address=https://u:hunter2@host"], "--address is no address of a health port"),
+    ] {
+        let (code, stdout, stderr) = explain(&stage, &args).await;
+        assert_eq!((code, stdout.as_str()), (Some(1), ""), "{args:?}: {stderr}");
+        assert!(complaint(&stderr).contains(part) && !stderr.contains("hunter2"), "{args:?}: {stderr}");
+    }
+    host.end().await;
+
+    // Nobody leads: what the object and its Events say still holds.
+    let (code, text, _) = explain(&stage, &["service", "default/web"]).await;
+    assert_eq!(code, Some(2), "{text}");
+    let parts = [
+        "its condition LoadBalancerReady says CloudFailed",
+        "POST /v2/load_balancers: 422",
+        "next try   not known: only the leader knows it",
+        "asked      no leader: this is what the object and its Events say",
+        "tried      the Lease kube-system/cloud-controller-manager does not exist",
+        "event      Warning SyncLoadBalancerFailed, ",
+    ];
+    has_all(&text, &parts);
+    let (code, text, _) = explain(&stage, &["service", "default/web", &at]).await;
+    assert!(code == Some(2) && text.contains("tried      the host at https://127.0.0.1:"), "{text}");
+
+    cloud.forget_faults();
+    let host = start(&stage, &cloud, &[], &["--leader-elect=true"]);
+    await_served(client, "web").await;
+    let (code, told) = explained(&stage, &["service", "default/web", &address(&host)]).await;
+    assert_eq!((code, &told["verdict"]), (Some(0), &json!("fine")), "{told:#}");
+    // It leads, and is no pod: nobody knows where to ask it, and that is told.
+    let (code, text, _) = explain(&stage, &["service", "default/web"]).await;
+    assert_eq!(code, Some(0), "{text}");
+    has_all(&text, &[" leads, and is no pod in kube-system", "say with --address where its health port is"]);
+    // A user without rights learns what was tried, and that nothing is known.
+    let rival = stage.cluster.kubeconfig_of(RIVAL).unwrap().display().to_string();
+    let (code, text, _) = explain_with(&rival, &["service", "default/web"]).await;
+    assert_eq!(code, Some(3), "{text}");
+    has_all(&text, &["service default/web: not known: ", "cannot be read: ", "forbidden"]);
+    host.end().await;
+}
+
+#[tokio::test]
+async fn nodes_whose_lookup_fails_and_deletions_that_are_held_say_why() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    NodeFixture::new("n1").annotation(STATE, "error").register(client).await.unwrap();
+    for name in ["gone1", "gone2", "gone3", "gone4"] {
+        let lost = NodeFixture::new(name).initialized().not_ready().provider_id(&format!("cloudlycke://{name}"));
+        lost.annotation(STATE, "deleted").register(client).await.unwrap();
+    }
+    let flags = [
+        "--node-deletion-min-age=0",
+        "--node-deletion-second-look=1s",
+        "--node-deletion-percent=0",
+        "--node-deletion-min-budget=0",
+    ];
+    let host = stage.cloudlycke(&flags);
+    let at = address(&host);
+    host.await_count("ccm_node_lifecycle_held_nodes", &[], LIMIT, |held| held >= 4.0).await.unwrap();
+    host.await_log(LIMIT, &["node not initialised"]).await.unwrap();
+
+    let (code, text, stderr) = explain(&stage, &["node", "n1", &at]).await;
+    assert_eq!((code, stderr.as_str()), (Some(2), ""), "{text}");
+    has_all(
+        &text,
+        &["node n1: not as it should be: it is not initialised", "simulated cloud API failure", "next try   "],
+    );
+    let (code, told) = explained(&stage, &["node", "gone3", &at]).await;
+    assert_eq!(
+        (code, &told["summary"]),
+        (Some(2), &json!("its machine is gone, and its deletion is held")),
+        "{told:#}"
+    );
+    has_all(told["held"].as_str().unwrap(), &["no more than 0 of the 4 nodes of provider cloudlycke", "within 600 s"]);
+    has_all(told["advice"][0].as_str().unwrap(), &["--confirm-node-deletions=gone3"]);
+    host.end().await;
+    let (code, text, _) = explain(&stage, &["node", "n1"]).await;
+    assert_eq!(code, Some(2), "{text}");
+    has_all(&text, &["it has the uninitialized taint", "simulated cloud API failure", "asked      no leader"]);
+}
+
+/// A cloud that sends the token back in an error, which the component puts into its failure.
+#[tokio::test]
+async fn no_byte_of_a_secret_is_in_an_explanation() {
+    const CANARY: &str = "canary-c0ffee-token";
+    let stage = Stage::new().await;
+    let cloud = Cloud::start().await;
+    let flags = cloud.flags();
+    let flags: Vec<&str> =
+        flags.iter().map(String::as_str).chain(["--credential=token=env:CANARY", "--allow-env=CANARY"]).collect();
+    let host = stage.scripted(&[("CANARY", CANARY)], &flags);
+    host.refreshed().await;
+    let script = json!([send("/machines/n1"), { "fail": "answer" }]).to_string();
+    NodeFixture::new("n1").annotation(SCRIPT, &script).register(stage.client()).await.unwrap();
+    host.await_log(LIMIT, &["node not initialised", "GET /machines/n1"]).await.unwrap();
+    assert!(cloud.seen().iter().any(|request| request.contains(CANARY)), "the cloud was sent it");
+    let (status, page) = host.page("/explain/v1/node/n1").await.unwrap();
+    let (code, text, stderr) = explain(&stage, &["node", "n1", &address(&host)]).await;
+    assert_eq!((status, code), (200, Some(2)), "{text}{stderr}");
+    for told in [&page, &text] {
+        has_all(told, &["GET /machines/n1", "Bearer (credential token)"]);
+        assert!(!told.contains(CANARY), "{told}");
+    }
+    host.end().await;
+}
