@@ -14,7 +14,7 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    /// 2 is left out: shells and other programs use it for wrong usage.
+    /// 2 is that of `explain`.
     const fn code(self) -> u8 {
         match self {
             Self::Good => 0,

@@ -123,7 +123,7 @@ fn is_configured(config: &ProviderConfig) -> bool {
 const fn fix(step: Step) -> &'static str {
     match step {
         Step::Source => {
-            "put the component there, `wasm-ccm push FILE configmap:NAMESPACE/NAME` for a ConfigMap, or correct --provider"
+            "put the component there, `wasm-ccm push FILE configmap:NAMESPACE/NAME/KEY --create` for a ConfigMap, or correct --provider"
         }
         Step::Size => "take a smaller or compressed component, or raise the limit that the message names",
         Step::Container => "put the file there again: it was cut off or changed on its way",
