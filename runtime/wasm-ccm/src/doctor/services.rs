@@ -53,7 +53,7 @@ fn waiting(service: &Service, judge: &Judge<'_>) -> Option<Finding> {
     let check = Check::Services;
     let (namespace, short) = (service.namespace().unwrap_or_default(), service.name_any());
     let events = format!(
-        "`kubectl -n {namespace} describe service {short}` shows the Events; docs/guides/load-balancers.md explains them"
+        "`wasm-ccm explain service {namespace}/{short}` says why; `kubectl -n {namespace} describe service {short}` shows the Events"
     );
     if let Some(condition) = ready_condition(service) {
         let (reason, message) = (&condition.reason, &condition.message);
