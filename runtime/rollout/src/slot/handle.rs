@@ -97,10 +97,17 @@ impl<C: Component> Instances for Handle<C> {
         let answer = match answer {
             Ok(findings) => Ok(confirmed(findings, nodes, need, probation).await),
             Err(FindError::Failed(failure)) if !may_be_known(&failure) => Err(failure.into()),
-            Err(error) => match witness.find(nodes, need).await {
-                Ok(findings) => {
-                    probation.differs("instances.find", &error.to_string());
-                    Ok(findings)
+            Err(error) => match witness.find(nodes.clone(), need).await {
+                Ok(known) => {
+                    // It may know that from before, and the cloud be away.
+                    witness.forget();
+                    match witness.find(nodes, need).await {
+                        Ok(findings) if findings.iter().any(is_settled) => {
+                            probation.differs("instances.find", &error.to_string());
+                            Ok(findings)
+                        }
+                        _ => Ok(known),
+                    }
                 }
                 Err(_) => Err(error),
             },

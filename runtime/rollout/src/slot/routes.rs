@@ -137,9 +137,12 @@ async fn compared<C: Component>(
     probation: &Probation<C>,
 ) -> Result<Found, Failure> {
     let mut known = probation.witness.get_all(nodes.clone()).await;
-    if let (Ok(found), Ok(proven)) = (&answer, &known)
-        && !differences(found, proven).is_empty()
-    {
+    let differs = match (&answer, &known) {
+        (Ok(found), Ok(proven)) => !differences(found, proven).is_empty(),
+        (Err(_), Ok(_)) => true,
+        (_, Err(_)) => false,
+    };
+    if differs {
         // It may know them from before.
         probation.witness.forget();
         known = probation.witness.get_all(nodes.clone()).await;

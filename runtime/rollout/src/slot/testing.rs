@@ -274,10 +274,11 @@ impl Instances for Fake {
         };
         let right = || nodes.iter().map(found).collect();
         let answer = self.answer("instances.find", right, || vec![Finding::Absent; nodes.len()]).await;
-        let is_crash = *self.does.lock() == Does::Crash;
+        let does = *self.does.lock();
         match answer {
             Ok(findings) => Ok(findings),
-            Err(failure) if is_crash => Err(FindError::Crashed(failure)),
+            Err(failure) if does == Does::Crash => Err(FindError::Crashed(failure)),
+            Err(failure) if does == Does::Refuse => Err(failure.into()),
             Err(failure) => Ok(vec![Finding::Unknown(failure); nodes.len()]),
         }
     }

@@ -60,6 +60,16 @@ async fn what_the_proven_one_remembers_from_before_counts_for_nothing() {
     assert!(rig.is_on_probation());
 }
 
+/// In an outage, the memory of the proven one made a good new component fail.
+#[tokio::test]
+async fn in_an_outage_the_memory_of_the_proven_one_is_no_fault_of_the_new_one() {
+    let rig = trying(Does::Fail, 1);
+    rig.proven.does(Does::Fail);
+    rig.proven.remembers.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert!(all(&rig).await.is_err());
+    assert!(rig.is_on_probation());
+}
+
 #[tokio::test]
 async fn where_the_proven_one_cannot_tell_nothing_is_decided() {
     let rig = trying(Does::Right, 1);
