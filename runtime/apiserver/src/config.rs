@@ -51,6 +51,11 @@ pub async fn config(kubeconfig: Option<&Path>, master: Option<&str>) -> Result<C
     if let Some(master) = master {
         config.cluster_url = master.parse().with_context(|| format!("--master {master} is not a URL"))?;
     }
+    check_address(&config.cluster_url).with_context(|| match (master, kubeconfig) {
+        (Some(_), _) => "--master".to_owned(),
+        (None, Some(path)) => format!("--kubeconfig {}, server", path.display()),
+        (None, None) => "the address in the pod's environment".to_owned(),
+    })?;
     // The queue repeats a failed request, and its metrics show that.
     config.default_retry = false;
     config.read_timeout = Some(READ_TIMEOUT);
@@ -59,4 +64,42 @@ pub async fn config(kubeconfig: Option<&Path>, master: Option<&str>) -> Result<C
         http::HeaderValue::from_static(concat!("wasm-ccm/", env!("CARGO_PKG_VERSION"))),
     ));
     Ok(config)
+}
+
+/// kube panics over an address without a scheme.
+fn check_address(url: &http::Uri) -> Result<()> {
+    // Without the user information, which may have a password.
+    let host = url.host().filter(|host| !host.is_empty());
+    let place = host.map(|host| url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")));
+    let is_http = matches!(url.scheme_str(), Some("http" | "https"));
+    let example = place.clone().unwrap_or_else(|| "192.0.2.1:6443".to_owned());
+    ensure!(is_http && place.is_some(), "it has to be a URL with https:// and a host, such as https://{example}");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_without_https_is_refused_with_the_one_that_is_meant() {
+        for (master, wanted) in [
+            ("127.0.0.1:6443", "--master: it has to be a URL with https:// and a host, such as https://127.0.0.1:6443"),
+            ("localhost", "such as https://localhost"),
+            ("ftp://x", "such as https://x"),
+            ("/x", "such as https://192.0.2.1:6443"),
+        ] {
+            let error = config(None, Some(master)).await.unwrap_err();
+            assert!(format!("{error:#}").ends_with(wanted), "{master}: {error:#}");
+        }
+        assert!(config(None, Some("https://user:password@127.0.0.1:6443")).await.is_ok());
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("config");
+        let text = r#"{"clusters":[{"name":"c","cluster":{"server":"192.0.2.7:6443"}}],
+            "contexts":[{"name":"x","context":{"cluster":"c","user":"u"}}],"users":[{"name":"u"}],"current-context":"x"}"#;
+        std::fs::write(&file, text).unwrap();
+        let error = format!("{:#}", config(Some(&file), None).await.unwrap_err());
+        assert!(error.contains("config, server: ") && error.ends_with("https://192.0.2.7:6443"), "{error}");
+        assert!(config(Some(&file), Some("https://192.0.2.7:6443")).await.is_ok());
+    }
 }

@@ -256,8 +256,8 @@ impl Syncer {
             };
             let message = format!(
                 "Node {name} is not deleted although it does not exist in the cloud provider: no more than {limit} of the \
-                 {nodes} nodes {whose} are deleted within {period:?}. Look whether the machines are really gone; then wait, or \
-                 restart with --confirm-node-deletions={name}"
+                 {nodes} nodes {whose} are deleted within {period:?}. If the machines exist, scale the host to zero replicas at once, because the next \
+                 Node is deleted as soon as the limit allows. If they are gone, wait, or restart with --confirm-node-deletions={name}"
             );
             self.record(node, Severity::Warning, "NodeDeletionHeld", message).await;
         }

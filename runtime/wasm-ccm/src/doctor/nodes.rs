@@ -31,7 +31,7 @@ pub(super) fn judge(
             check
                 .wrong(
                     format!("waits for its initialisation since {longest:#}"),
-                    "`kubectl describe node NAME`: the Event SyncNodeFailed says why; without such an Event, no host works on it",
+                    "`wasm-ccm explain node NAME` says why, as does the Event SyncNodeFailed in `kubectl describe node NAME`; without such an Event, no host works on it",
                 )
                 .about(names(&waiting)),
         );
@@ -43,7 +43,7 @@ pub(super) fn judge(
             check
                 .wrong(
                     "has no provider ID, and no taint that asks for one: its kubelet seems to run without --cloud-provider=external",
-                    "start the kubelet with --cloud-provider=external, then `kubectl delete node NAME` and restart it, so that it registers again",
+                    "start the kubelet with --cloud-provider=external, then `kubectl taint node NAME node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule`: the host initialises the Node and takes the taint away",
                 )
                 .about(names(&in_tree)),
         );
@@ -82,7 +82,8 @@ fn strangers(nodes: &[Arc<Node>], providers: &[Descriptor]) -> Option<Finding> {
     let found =
         format!("has a provider ID, such as {first}, that no provider serves: theirs begin with {}", known.join(", "));
     let fix = "configure the provider of that cloud, or correct the kubelet's --provider-id and register the Node again; nothing, if another manager serves it";
-    Some(Check::Nodes.wrong(found, fix).about(strange.iter().map(|(name, _)| format!("Node {name}"))))
+    // Some clusters have machines of two clouds.
+    Some(Check::Nodes.note(found, fix).about(strange.iter().map(|(name, _)| format!("Node {name}"))))
 }
 
 #[cfg(test)]
@@ -130,7 +131,7 @@ mod tests {
         assert!(twins[0].starts_with("Wrong Node a, Node b: have one provider ID, cloud://1"), "{twins:?}");
         let stranger = told(&[node("a", Some("clouds://1"), false, OLD)]);
         assert!(
-            stranger[0].starts_with("Wrong Node a: has a provider ID, such as clouds://1, that no"),
+            stranger[0].starts_with("Note Node a: has a provider ID, such as clouds://1, that no"),
             "{stranger:?}"
         );
         assert!(stranger[0].ends_with("theirs begin with cloud://"), "{stranger:?}");

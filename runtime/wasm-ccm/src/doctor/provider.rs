@@ -5,6 +5,7 @@ use ccm_cloud::Descriptor;
 use ccm_rollout::config::ProviderConfig;
 use ccm_rollout::gate::{Rejected, Step};
 use ccm_rollout::preflight::{self, Checked, Judged};
+use ccm_rollout::source::Source;
 use kube::Client;
 
 use super::finding::{Check, Finding};
@@ -94,6 +95,9 @@ impl Judge<'_> {
         let check = Check::Providers;
         let (step, is_passing) = (rejected.step, rejected.is_passing());
         let told = format!("{:#}", rejected.named(&config.source));
+        if self.client.is_none() && matches!(config.source, Source::ConfigMap { .. }) {
+            return check.unjudged("not judged without an API server", "first reach the API server");
+        }
         if step == Step::Source && !self.is_named {
             let fix = "say with --provider or --providers where `run` reads the component";
             return check.unjudged(told, fix);

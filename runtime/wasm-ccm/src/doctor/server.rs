@@ -15,10 +15,10 @@ use super::finding::{Check, Finding};
 
 /// How long one answer of the API server may take.
 pub(super) const ANSWER: Duration = Duration::from_secs(10);
-/// The oldest minor version of Kubernetes 1 that this program was made for.
-const OLDEST: u32 = 33;
-/// The newest one that it is tested with.
-const NEWEST: u32 = 36;
+/// The oldest minor version of Kubernetes 1 that has what the manifests need: admission policies.
+const OLDEST: u32 = 30;
+/// The one that the tests run with.
+const TESTED: u32 = 36;
 /// Clocks that differ by more than this make Leases and certificates wrong.
 const CLOCKS_APART: SignedDuration = SignedDuration::from_secs(60);
 
@@ -81,12 +81,15 @@ fn version(url: &str, info: &Info) -> Finding {
     let told = format!("{url} is Kubernetes {}", info.git_version);
     match (info.major.as_str(), digits.parse::<u32>()) {
         ("1", Ok(minor)) if minor < OLDEST => check.wrong(
-            format!("{told}, older than 1.{OLDEST}, the oldest version that wasm-ccm was made for"),
+            format!("{told}, older than 1.{OLDEST}, and the manifests of wasm-ccm need that"),
             "upgrade the cluster; docs/guides/install.md lists what an older API server lacks",
         ),
-        ("1", Ok(minor)) if minor <= NEWEST => check.good(told),
+        ("1", Ok(TESTED)) => check.good(told),
+        ("1", Ok(minor)) if minor < TESTED => {
+            check.note(format!("{told}, and wasm-ccm is tested with 1.{TESTED}"), "docs/guides/install.md lists what an older API server lacks")
+        }
         _ => check.unjudged(
-            format!("{told}, and wasm-ccm is tested with no version after 1.{NEWEST}"),
+            format!("{told}, and wasm-ccm is tested with no version after 1.{TESTED}"),
             "read the notes of a newer wasm-ccm before you rely on this one",
         ),
     }
@@ -140,10 +143,12 @@ mod tests {
     #[tokio::test]
     async fn each_answer_of_an_api_server_has_its_judgement() {
         let old = NEW.replace("36+", "29").replace("v1.36.1", "v1.29.0").leak();
+        let before = NEW.replace("36+", "31").replace("v1.36.1", "v1.31.2").leak();
         let newer = NEW.replace("36+", "99").leak();
         let cases = [
             (200, NEW, Judgement::Good, "https://there is Kubernetes v1.36.1"),
-            (200, old, Judgement::Wrong, "v1.29.0, older than 1.33"),
+            (200, old, Judgement::Wrong, "v1.29.0, older than 1.30"),
+            (200, before, Judgement::Note, "v1.31.2, and wasm-ccm is tested with 1.36"),
             (200, newer, Judgement::Unjudged, "no version after 1.36"),
             (401, "{}", Judgement::Wrong, "refuses the credentials (401)"),
             (502, "<html>", Judgement::Wrong, "does not say its version (status 502"),

@@ -20,6 +20,9 @@ pub(super) struct Judge<'a> {
     pub(super) now: Timestamp,
 }
 
+/// The condition's reason while the cloud is at work.
+const PENDING: &str = "CloudPending";
+
 /// What Services show.
 pub(super) fn judge(services: &[Arc<Service>], judge: &Judge<'_>) -> Vec<Finding> {
     let check = Check::Services;
@@ -58,7 +61,9 @@ fn waiting(service: &Service, judge: &Judge<'_>) -> Option<Finding> {
     if let Some(condition) = ready_condition(service) {
         let (reason, message) = (&condition.reason, &condition.message);
         let told = || check.wrong(format!("waits ({reason}): {message}"), events).about([name(service)]);
-        return (condition.status != "True").then(told);
+        // A cloud takes its time.
+        let is_young = judge.now.duration_since(condition.last_transition_time.0) <= judge.patience;
+        return (condition.status != "True" && !(reason == PENDING && is_young)).then(told);
     }
     let age = service.metadata.creation_timestamp.as_ref().map(|created| judge.now.duration_since(created.0));
     let has_address = service
@@ -132,6 +137,11 @@ mod tests {
             "Wrong Service shop/web: waits (QuotaExceeded): the limit of 10 load balancers is reached: retried in 5m";
         assert_eq!(all, [wanted]);
         assert!(told(service(&none, &none, &condition("True", "Ensured", "")), Led::Yes)[0].starts_with("Good"));
+        // A cloud that is at work has the time of --waiting-after.
+        let mut pending = condition("False", "CloudPending", "being made");
+        assert!(told(service(&none, &none, &pending), Led::Yes)[0].starts_with("Wrong Service shop/web: waits (CloudPending)"));
+        pending["conditions"][0]["lastTransitionTime"] = json!("2026-11-26T09:58:00Z");
+        assert!(told(service(&none, &none, &pending), Led::Yes)[0].starts_with("Good"));
     }
 
     #[test]

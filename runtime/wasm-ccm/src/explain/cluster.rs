@@ -60,9 +60,18 @@ pub(super) struct NodeFacts {
 #[derive(Debug, Default, Clone)]
 pub(super) struct EventTold {
     pub(super) is_warning: bool,
+    /// A kubelet tells of other things: disks, memory, images.
+    pub(super) is_of_kubelet: bool,
     pub(super) reason: String,
     pub(super) note: String,
     pub(super) at: Option<Timestamp>,
+}
+
+impl ServiceFacts {
+    /// Whether its load balancer has to go, if it has one.
+    pub(super) const fn is_going(&self) -> bool {
+        self.is_deleting || (!self.is_load_balancer && self.has_finalizer)
+    }
 }
 
 impl EventTold {
@@ -72,6 +81,7 @@ impl EventTold {
         let at = at.or_else(|| event.deprecated_last_timestamp.map(|time| time.0));
         Self {
             is_warning: event.type_.as_deref() == Some("Warning"),
+            is_of_kubelet: event.reporting_controller.as_deref() == Some("kubelet"),
             reason: event.reason.unwrap_or_default(),
             note: event.note.unwrap_or_default(),
             at,

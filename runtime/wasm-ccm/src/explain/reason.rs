@@ -108,7 +108,7 @@ pub(super) fn explain(facts: Facts) -> Explanation {
         Target::Node { .. } => node::explain(&mut told, &target, &object, answer.node, answer.lifecycle),
     }
     // An Event is told as the failure where nobody else says more.
-    let warning = events.iter().find(|event| event.is_warning);
+    let warning = events.iter().find(|event| event.is_warning && !event.is_of_kubelet);
     if told.verdict == Verdict::Wrong && told.failure.is_none() && told.held.is_none() {
         told.failure = warning.map(|event| Failure { message: event.note.clone(), ..Failure::default() });
     }

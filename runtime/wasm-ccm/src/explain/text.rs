@@ -21,7 +21,8 @@ pub(super) fn of(explanation: &Explanation) -> String {
     let optional = [("provider", provider), ("class", class), ("decision", decision)];
     optional.iter().for_each(|(label, value)| value.iter().for_each(|value| fact(label, value)));
     if let Some(failure) = failure {
-        fact("last try", &failure.message);
+        let ago = failure.seconds_ago.map(|seconds| format!(" ({seconds:.0} s ago)")).unwrap_or_default();
+        fact("last try", &format!("{}{ago}", failure.message));
         if let Some(reaction) = failure.reaction.as_deref().filter(|reaction| !reaction.is_empty()) {
             fact("reaction", reaction);
         }
@@ -32,7 +33,7 @@ pub(super) fn of(explanation: &Explanation) -> String {
     events.iter().for_each(|event| fact("event", event));
     match asked {
         Some(place) => fact("asked", &leader.as_ref().map_or(place.clone(), |leader| format!("{place}: {leader}"))),
-        None => fact("asked", "no leader: this is what the object and its Events say"),
+        None => fact("asked", "no host could be asked: this is what the object and its Events say"),
     }
     tried.iter().for_each(|tried| fact("tried", tried));
     advice.iter().for_each(|advice| fact("to do", advice));

@@ -103,7 +103,7 @@ async fn a_stuck_service_is_followed_to_its_failing_cloud_call_in_one_command() 
         "its condition LoadBalancerReady says CloudFailed",
         "POST /v2/load_balancers: 422",
         "next try   not known: only the leader knows it",
-        "asked      no leader: this is what the object and its Events say",
+        "asked      no host could be asked: this is what the object and its Events say",
         "tried      the Lease kube-system/cloud-controller-manager does not exist",
         "event      Warning SyncLoadBalancerFailed, ",
     ];

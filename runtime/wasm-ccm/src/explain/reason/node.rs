@@ -23,7 +23,10 @@ pub(super) fn explain(
             told.tried.push(format!("no {what} controller runs there: --controllers leaves it out"));
         }
     }
+    let was_known = answer.is_some();
     let known = answer.filter(|known| !told.is_behind(known.uid.as_deref(), seen) && known.uid.is_some());
+    // What is said of the machine of another Node with this name is not about this one.
+    let lifecycle = lifecycle.filter(|_| known.is_some() || !was_known);
     let is_uninitialised =
         known.as_ref().map(|known| !known.is_initialised).or(facts.map(|facts| facts.is_uninitialised));
     told.provider = known.as_ref().and_then(|known| known.provider.clone());
@@ -34,7 +37,7 @@ pub(super) fn explain(
             told.advise("see that a host of wasm-ccm leads and that its provider knows the machine");
             told.next = Some("not known: only the leader knows it".to_owned());
         }
-        (_, Some(false)) => match lifecycle.filter(|lifecycle| !lifecycle.state.is_empty()) {
+        (_, Some(false)) => match lifecycle.filter(|lifecycle| !lifecycle.state.is_empty() && !is_unseen(facts)) {
             Some(lifecycle) => initialised(told, facts, &lifecycle),
             None => by_object(told, facts),
         },
@@ -104,10 +107,10 @@ fn initialised(told: &mut Explanation, facts: Option<&NodeFacts>, lifecycle: &Li
             };
             told.is(Verdict::Wrong, "its machine is gone, and its deletion is held");
             told.held = Some(format!(
-                "no more than {limit} of the {nodes} nodes {whose} are deleted within {period_seconds} s (second proof outstanding)"
+                "no more than {limit} of the {nodes} nodes {whose} are deleted within {period_seconds} s"
             ));
             told.advise(format!(
-                "look whether the machines are really gone; then wait, or restart with --confirm-node-deletions={}",
+                "if the machines exist, scale the host to zero replicas at once: the next Node is deleted as soon as the limit allows. If they are gone, wait, or restart with --confirm-node-deletions={}",
                 told.object.trim_start_matches("node ")
             ));
         }
@@ -135,6 +138,13 @@ fn initialised(told: &mut Explanation, facts: Option<&NodeFacts>, lifecycle: &Li
         }
     }
     (told.next, told.next_seconds) = told_next(lifecycle.next);
+}
+
+/// Whether it is Ready, and nobody gave it what an initialised Node has.
+fn is_unseen(facts: Option<&NodeFacts>) -> bool {
+    facts.is_some_and(|facts| {
+        facts.provider_id.is_none() && facts.ready.as_ref().is_some_and(|(status, _)| status == "True")
+    })
 }
 
 fn by_object(told: &mut Explanation, facts: Option<&NodeFacts>) {

@@ -17,7 +17,7 @@ pub(super) fn explain(told: &mut Explanation, target: &Target, object: &Object, 
     match answer {
         Some(known) if !told.is_behind(known.uid.as_deref(), seen) && known.uid.is_some() => {
             // One that went by force is still wanted, as far as the leader remembers it.
-            let is_going = matches!(object, Object::Missing) || facts.is_some_and(|facts| facts.is_deleting);
+            let is_going = matches!(object, Object::Missing) || facts.is_some_and(ServiceFacts::is_going);
             by_leader(told, target, known, facts, is_going);
         }
         None if told.asked.is_some() => {
@@ -105,8 +105,9 @@ fn by_object(told: &mut Explanation, target: &Target, facts: Option<&ServiceFact
         return told.is(Verdict::Unknown, "neither the leader nor the API server says anything of it");
     };
     let addresses = facts.addresses.join(", ");
-    if facts.is_deleting && facts.has_finalizer {
-        told.is(Verdict::Wrong, "it is being deleted, and its load balancer is not gone yet");
+    if facts.is_going() && facts.has_finalizer {
+        let why = if facts.is_deleting { "it is being deleted" } else { "it is not of the type LoadBalancer any more" };
+        told.is(Verdict::Wrong, format!("{why}, and its load balancer is not gone yet"));
         return told
             .advise("see that a host of wasm-ccm leads: only it takes the finalizer away (docs/guides/remove.md)");
     }

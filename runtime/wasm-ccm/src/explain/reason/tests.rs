@@ -113,6 +113,20 @@ fn each_state_of_a_service_has_its_verdict() {
             "says CloudFailed",
         ),
         ("alone, going", None, going(), Verdict::Wrong, "is not gone yet"),
+        (
+            "alone, changed to ClusterIP",
+            None,
+            ServiceFacts { is_load_balancer: false, has_finalizer: true, ..wanted() },
+            Verdict::Wrong,
+            "not of the type LoadBalancer any more, and its load balancer is not gone yet",
+        ),
+        (
+            "changed to ClusterIP",
+            Some(ServiceExplanation { is_wanted: false, ..known() }),
+            ServiceFacts { is_load_balancer: false, has_finalizer: true, ..wanted() },
+            Verdict::Wrong,
+            "is being deleted",
+        ),
         ("alone, new", None, wanted(), Verdict::Unknown, "says nothing of why"),
         (
             "alone, internal",
@@ -238,6 +252,7 @@ fn each_state_of_a_node_has_its_verdict() {
             Verdict::Wrong,
             "Kubelet stopped posting",
         ),
+        ("unseen", Some((done(), looked("ready", ""))), seen("True", None), Verdict::Unknown, "no cloud manager has seen it"),
         ("alone, fine", None, ours("True"), Verdict::Fine, "Ready"),
         ("alone, waiting", None, tainted(), Verdict::Wrong, "uninitialized taint"),
         ("alone, unseen", None, seen("True", None), Verdict::Unknown, "no cloud manager has seen it"),
