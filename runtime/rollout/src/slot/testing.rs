@@ -278,7 +278,7 @@ impl Instances for Fake {
         match answer {
             Ok(findings) => Ok(findings),
             Err(failure) if does == Does::Crash => Err(FindError::Crashed(failure)),
-            Err(failure) if does == Does::Refuse => Err(failure.into()),
+            Err(failure) if does == Does::Lack => Err(failure.into()),
             Err(failure) => Ok(vec![Finding::Unknown(failure); nodes.len()]),
         }
     }

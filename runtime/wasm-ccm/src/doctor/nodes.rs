@@ -130,10 +130,7 @@ mod tests {
         let twins = told(&[node("a", Some("cloud://1"), false, OLD), node("b", Some("cloud://1"), false, OLD)]);
         assert!(twins[0].starts_with("Wrong Node a, Node b: have one provider ID, cloud://1"), "{twins:?}");
         let stranger = told(&[node("a", Some("clouds://1"), false, OLD)]);
-        assert!(
-            stranger[0].starts_with("Note Node a: has a provider ID, such as clouds://1, that no"),
-            "{stranger:?}"
-        );
+        assert!(stranger[0].starts_with("Note Node a: has a provider ID, such as clouds://1, that no"), "{stranger:?}");
         assert!(stranger[0].ends_with("theirs begin with cloud://"), "{stranger:?}");
     }
 

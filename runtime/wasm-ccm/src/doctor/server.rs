@@ -85,9 +85,10 @@ fn version(url: &str, info: &Info) -> Finding {
             "upgrade the cluster; docs/guides/install.md lists what an older API server lacks",
         ),
         ("1", Ok(TESTED)) => check.good(told),
-        ("1", Ok(minor)) if minor < TESTED => {
-            check.note(format!("{told}, and wasm-ccm is tested with 1.{TESTED}"), "docs/guides/install.md lists what an older API server lacks")
-        }
+        ("1", Ok(minor)) if minor < TESTED => check.note(
+            format!("{told}, and wasm-ccm is tested with 1.{TESTED}"),
+            "docs/guides/install.md lists what an older API server lacks",
+        ),
         _ => check.unjudged(
             format!("{told}, and wasm-ccm is tested with no version after 1.{TESTED}"),
             "read the notes of a newer wasm-ccm before you rely on this one",

@@ -139,7 +139,10 @@ mod tests {
         assert!(told(service(&none, &none, &condition("True", "Ensured", "")), Led::Yes)[0].starts_with("Good"));
         // A cloud that is at work has the time of --waiting-after.
         let mut pending = condition("False", "CloudPending", "being made");
-        assert!(told(service(&none, &none, &pending), Led::Yes)[0].starts_with("Wrong Service shop/web: waits (CloudPending)"));
+        assert!(
+            told(service(&none, &none, &pending), Led::Yes)[0]
+                .starts_with("Wrong Service shop/web: waits (CloudPending)")
+        );
         pending["conditions"][0]["lastTransitionTime"] = json!("2026-11-26T09:58:00Z");
         assert!(told(service(&none, &none, &pending), Led::Yes)[0].starts_with("Good"));
     }

@@ -301,7 +301,7 @@ async fn what_the_witness_knows_from_before_is_no_fault_of_the_new_one() {
 #[tokio::test]
 async fn a_call_that_fails_as_a_whole_counts_when_the_witness_knows_better_without_its_memory() {
     for (does, is_fault) in [(Does::Fail, false), (Does::Right, true)] {
-        let (rig, _) = Rig::trying(Does::Refuse, faults(1));
+        let (rig, _) = Rig::trying(Does::Lack, faults(1));
         rig.proven.does(does);
         rig.proven.remembers.store(true, std::sync::atomic::Ordering::Relaxed);
         assert_eq!(answers(&rig).await, "1", "{does:?}");
