@@ -165,7 +165,10 @@ async fn nodes_whose_lookup_fails_and_deletions_that_are_held_say_why() {
     host.end().await;
     let (code, text, _) = explain(&stage, &["node", "n1"]).await;
     assert_eq!(code, Some(1), "{text}");
-    has_all(&text, &["it has the uninitialized taint", "simulated cloud API failure", "asked      no host could be asked"]);
+    has_all(
+        &text,
+        &["it has the uninitialized taint", "simulated cloud API failure", "asked      no host could be asked"],
+    );
 }
 
 /// A cloud that sends the token back in an error, which the component puts into its failure.
