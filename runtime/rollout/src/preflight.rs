@@ -68,6 +68,7 @@ pub async fn configured(
     cluster_name: &str,
     online: bool,
 ) -> Result<Judged, Rejected> {
+    gate::annotations(config, component.declared(), None).map_err(|error| Rejected::at(Step::Grants, error))?;
     let (provider, empty) = opened(config, component, client, cluster_name, online).await?;
     let descriptor = provider.descriptor();
     let unreachable = provider.egress().map(Egress::unreachable).unwrap_or_default();
@@ -94,7 +95,8 @@ pub async fn configured(
     judged.await.map_err(|error: anyhow::Error| Rejected::at(Step::Check, error))
 }
 
-/// The provider that a component is with this configuration, before anything is judged. It sends no request.
+/// The provider that a component is with this configuration, before anything is judged, and whichever annotations it is granted. It sends no
+/// request.
 ///
 /// # Errors
 ///
@@ -122,7 +124,6 @@ async fn opened(
         offline: !online,
         secrets: ProcessSecrets::default(),
     };
-    gate::annotations(config, component.declared(), None).map_err(|error| Rejected::at(Step::Grants, error))?;
     let descriptor = component.descriptor().clone();
     let opened = async {
         let files = config.files(&descriptor)?;

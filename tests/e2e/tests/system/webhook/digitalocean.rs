@@ -15,10 +15,6 @@ const PROTOCOL: &str = "service.beta.kubernetes.io/do-loadbalancer-protocol";
 const TYPE: &str = "service.beta.kubernetes.io/do-loadbalancer-type";
 const UDP: [(&str, &str); 2] = [(TYPE, "REGIONAL"), (PROTOCOL, "udp")];
 
-/// What lets the component read its settings: they are not there.
-pub(super) const ALLOWED: [&str; 3] =
-    ["--cloud-provider=digitalocean", "--allow-env=DO_*", "--allow-host=api.digitalocean.com"];
-
 /// A host as the Go manager is configured, by the environment.
 pub(super) async fn start(stage: &Stage, cloud: &Cloud, webhook: &Webhook, flags: &[&str]) -> Host {
     let url = cloud.url();

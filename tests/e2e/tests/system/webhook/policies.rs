@@ -3,12 +3,13 @@
 
 use ccm_e2e::host::{component, until};
 use ccm_e2e::manifest;
+use ccm_sim_digitalocean::TOKEN;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use super::digitalocean::{ALLOWED, start};
+use super::digitalocean::start;
 use super::{Authority, DENIED, MODE, WRONG, Webhook, said, service, strs};
 use crate::digitalocean::Cloud;
 use crate::mistakes::run;
@@ -262,21 +263,18 @@ async fn digitaloceans_policies_judge_as_its_webhook_does_but_for_what_the_guide
     let cases: Vec<&Case> = DIGITALOCEAN.iter().collect();
     compare(client, &cases, of, true).await;
 
-    replace(
-        client,
-        &policies("digitalocean", &ALLOWED),
-        [&of(&DIGITALOCEAN[2]), &of(&DIGITALOCEAN[4]), &of(&DIGITALOCEAN[7])],
-    )
-    .await;
+    let token = format!("--credential=access-token=file:{}", stage.file("token", TOKEN).display());
+    let text = policies("digitalocean", &[&token, "--allow-host=api.digitalocean.com"]);
+    replace(client, &text, [&of(&DIGITALOCEAN[2]), &of(&DIGITALOCEAN[4]), &of(&DIGITALOCEAN[7])]).await;
     compare(client, &cases, of, false).await;
     assert!(host.terminate().await.unwrap().success());
     cloud.check().unwrap();
 }
 
-/// What cannot be asked denies nothing, and whoever applies the output can see that.
+/// What is not asked denies nothing, and whoever applies the output can see that.
 #[test]
-fn a_component_that_cannot_judge_without_its_configuration_warns_and_exits_with_3() {
-    let file = component("providers/openstack.wasm").unwrap().display().to_string();
+fn a_component_that_cannot_be_asked_without_its_credential_warns_and_exits_with_3() {
+    let file = component("providers/digitalocean.wasm").unwrap().display().to_string();
     let (code, stdout, stderr) = run(&["annotations", &file, "--output=cel"]);
     assert_eq!((code, stderr.as_str()), (Some(3), ""), "{stdout}");
     assert!(
@@ -286,5 +284,8 @@ fn a_component_that_cannot_judge_without_its_configuration_warns_and_exits_with_
     assert!(stdout.contains("validationActions: [Warn]") && !stdout.contains("[Deny]"), "{stdout}");
     let (code, stdout, _) = run(&["annotations", &file]);
     assert_eq!(code, Some(0));
-    assert!(stdout.contains("The component was not asked about wrong values: "), "{stdout}");
+    assert!(
+        stdout.contains("The component was not asked about wrong values: credential \"access-token\": "),
+        "{stdout}"
+    );
 }
