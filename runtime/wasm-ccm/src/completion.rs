@@ -13,19 +13,20 @@ use crate::output;
 /// Standard output cannot be written.
 pub(crate) fn completion(args: &CompletionArgs) -> Result<()> {
     let script = match args.shell {
-        CompletionShell::Bash => script(Shell::Bash),
-        CompletionShell::Zsh => script(Shell::Zsh),
-        CompletionShell::Fish => script(Shell::Fish),
+        // clap_complete 4.6 calls a program with a hyphen one thing where it looks for its commands, and another where it completes them.
+        CompletionShell::Bash => script(Shell::Bash)?.replace("wasm__subcmd__ccm", "wasm__ccm"),
+        CompletionShell::Zsh => script(Shell::Zsh)?,
+        CompletionShell::Fish => script(Shell::Fish)?,
     };
-    Ok(output::print(String::from_utf8(script)?.trim_end())?)
+    Ok(output::print(script.trim_end())?)
 }
 
-fn script(shell: impl Generator) -> Vec<u8> {
+fn script(shell: impl Generator) -> Result<String> {
     let mut command = cli::definition();
     let name = command.get_name().to_owned();
     let mut script = vec![];
     generate(shell, &mut command, name, &mut script);
-    script
+    Ok(String::from_utf8(script)?)
 }
 
 /// Writes the man pages into a folder, which is made where it is not there.
