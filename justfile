@@ -110,18 +110,19 @@ lab-openstack *ARGS: (_install "python3:python3")
 test-openstack *FILTERS: build-providers _control-plane _programs
     #!/usr/bin/env bash
     set -euo pipefail
-    {{ quote(just_executable()) }} _can-have-openstack || exit 0
+    {{ quote(just_executable()) }} _can-have-openstack tested || exit 0
     export RUST_TEST_THREADS={{ threads }}
     cargo test --workspace --test openstack --no-run
     {{ quote(just_executable()) }} _with-openstack tests cargo test --workspace --test openstack --no-fail-fast -- --ignored {{ FILTERS }}
 
 # Whether OpenStack can run here; if not, the last line says that nothing was done with it.
 [no-exit-message]
-_can-have-openstack: (_install "python3:python3")
+_can-have-openstack DONE: (_install "python3:python3")
     #!/usr/bin/env bash
     set -euo pipefail
     if ! python3 tests/clouds/openstack/lab.py is-debian-12; then
-        echo "==> SKIPPED: OpenStack is NOT there, its lab is made of Debian 12's packages and this is another system" >&2
+        echo "OpenStack is NOT {{ DONE }}, its lab is made of Debian 12's packages and this is another system" \
+            | tee -a "${SKIPPED:-/dev/null}" | sed 's/^/==> SKIPPED: /' >&2
         exit 1
     fi
 
@@ -198,7 +199,8 @@ advisories: _tools (_cargo-tool "cargo-deny" cargo_deny)
     #!/usr/bin/env bash
     set -euo pipefail
     if ! GIT_TERMINAL_PROMPT=0 timeout 60 git ls-remote --quiet https://github.com/rustsec/advisory-db HEAD >/dev/null; then
-        echo "==> SKIPPED: advisories are NOT checked, https://github.com/rustsec/advisory-db is out of reach" >&2
+        echo "advisories are NOT checked, https://github.com/rustsec/advisory-db is out of reach" \
+            | tee -a "${SKIPPED:-/dev/null}" | sed 's/^/==> SKIPPED: /' >&2
         exit 0
     fi
     deny=$(realpath {{ quote(cache) }}/cargo-deny-{{ cargo_deny }}/bin/cargo-deny)
@@ -415,7 +417,7 @@ bench NAME *ARGS: _tools build-providers _guests _control-plane
     if [ {{ quote(NAME) }} = nodes ]; then {{ quote(just_executable()) }} _go-manager; fi
     lab=()
     if [ {{ quote(NAME) }} = openstack ]; then
-        {{ quote(just_executable()) }} _can-have-openstack || exit 0
+        {{ quote(just_executable()) }} _can-have-openstack measured || exit 0
         lab=({{ quote(just_executable()) }} _with-openstack measurements)
     fi
     # What is measured is optimised; what measures need not be.
