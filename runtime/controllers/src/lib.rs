@@ -57,9 +57,11 @@ pub use route::{
     PodRanges, PodRangesError, RouteController, RouteControllerParts, RouteMember, RouteMetrics, RouteSettings,
     routed_node,
 };
+pub use service::annotations::ORPHAN;
 pub use service::condition::ready_condition;
 pub use service::inventory::{cloud_backends, recorded_service};
 pub use service::predicates::{balanced_service, has_finalizer};
+pub use service::unknown_annotations::annotation_prefixes;
 pub use service::{
     LoadBalancerMember, LoadBalancerMembers, ServiceController, ServiceControllerParts, ServiceMemory, ServiceMetrics,
     ServiceSettings, ServiceView,

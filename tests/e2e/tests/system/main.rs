@@ -55,6 +55,7 @@ mod bytes;
 mod classes;
 mod cloud;
 mod cluster_controller;
+mod completion;
 mod crash_points;
 mod credentials;
 mod digitalocean;
