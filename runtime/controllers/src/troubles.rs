@@ -43,6 +43,8 @@ pub struct UninitialisedNode {
     pub name: String,
     /// Why the last try failed, where one did.
     pub why: Option<String>,
+    /// How the host reacts to that, by the contract's name.
+    pub reaction: Option<&'static str>,
     /// For how long every provider has said that it is not its own.
     pub unclaimed: Option<Duration>,
     /// Only a change of the Node helps.

@@ -27,7 +27,8 @@ impl<'t> Figures<'t> {
 
     /// The sum of a metric over the series that have all of these labels; 0 where there is none.
     pub(crate) fn sum(self, name: &str, wanted: &[(&str, &str)]) -> f64 {
-        self.series(name).filter(|(labels, _)| has(labels, wanted)).map(|(_, value)| value).sum()
+        // Not `sum`: that of nothing is -0.
+        self.series(name).filter(|(labels, _)| has(labels, wanted)).fold(0.0, |sum, (_, value)| sum + value)
     }
 
     /// The value of the one series that has all of these labels.

@@ -75,10 +75,10 @@ fn service(ServiceTrouble { name, reason, why, next_try, waits_for_change }: Ser
 }
 
 fn uninitialised_node(node: UninitialisedNode) -> Trouble {
-    let UninitialisedNode { name, why, unclaimed, waits_for_change } = node;
-    let reason = match (&why, unclaimed) {
+    let UninitialisedNode { name, why, reaction, unclaimed, waits_for_change } = node;
+    let reason = match (reaction, unclaimed) {
         (_, Some(time)) => format!("no provider has known it for {}", seconds(time)),
-        (Some(_), None) => "the last try failed".to_owned(),
+        (Some(reaction), None) => format!("the last try failed: {reaction}"),
         (None, None) => "it waits for the cloud's answer".to_owned(),
     };
     Trouble { name, reason, why, next: waits_for_change.then(|| "tried again when the Node changes".to_owned()) }

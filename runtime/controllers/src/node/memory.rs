@@ -133,6 +133,7 @@ impl Memory {
             lister.add(name.clone(), |name| UninitialisedNode {
                 name,
                 why: failure.map(|failure| failure.message.clone()),
+                reaction: failure.map(|failure| failure.reaction),
                 unclaimed: entry.unclaimed.map(|since| since.elapsed()),
                 waits_for_change: failure.is_some_and(|failure| failure.until_change),
             });

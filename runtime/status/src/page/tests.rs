@@ -3,7 +3,7 @@ use crate::{Held, MAX_PAGE, Provider, ROWS, Refused, Rows, Status, Trouble};
 const METRICS: &str = r#"workqueue_depth{name="service"} 1234
 workqueue_adds_total{name="service"} 60000
 workqueue_retries_total{name="service"} 17
-workqueue_longest_running_processor_seconds{name="service"} 2.25
+workqueue_longest_running_processor_seconds{name="service"} 2.31
 workqueue_depth{name="Nodes"} 0
 ccm_provider_loads_total{source="/p/cloud.wasm",result="taken",step="probation"} 3
 ccm_provider_loads_total{source="/p/cloud.wasm",result="rejected",step="check"} 2

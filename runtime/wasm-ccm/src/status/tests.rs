@@ -19,15 +19,15 @@ fn a_service_says_when_its_next_try_is_or_what_it_waits_for() {
 
 #[test]
 fn a_node_that_is_not_initialised_says_what_came_of_the_last_try() {
-    let of = |why: Option<&str>, unclaimed, waits_for_change| {
-        let why = why.map(str::to_owned);
-        uninitialised_node(UninitialisedNode { name: "n1".into(), why, unclaimed, waits_for_change })
+    let of = |reaction: Option<&'static str>, unclaimed, waits_for_change| {
+        let why = reaction.map(|_| "503".to_owned());
+        uninitialised_node(UninitialisedNode { name: "n1".into(), why, reaction, unclaimed, waits_for_change })
     };
     let minute = Some(Duration::from_secs(60));
-    let change = Some("tried again when the Node changes");
-    assert_eq!(of(Some("503"), None, false), trouble("n1", "the last try failed", Some("503"), None));
-    assert_eq!(of(Some("400"), None, true), trouble("n1", "the last try failed", Some("400"), change));
-    assert_eq!(of(None, minute, false), trouble("n1", "no provider has known it for 60 s", None, None));
+    let (why, change) = (Some("503"), Some("tried again when the Node changes"));
+    assert_eq!(of(Some("retry"), None, false), trouble("n1", "the last try failed: retry", why, None));
+    assert_eq!(of(Some("invalid"), None, true), trouble("n1", "the last try failed: invalid", why, change));
+    assert_eq!(of(Some("elsewhere"), minute, false), trouble("n1", "no provider has known it for 60 s", why, None));
     assert_eq!(of(None, None, false), trouble("n1", "it waits for the cloud's answer", None, None));
 }
 

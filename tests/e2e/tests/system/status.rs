@@ -247,7 +247,7 @@ async fn no_byte_of_a_secret_is_on_the_status_page() {
     host.await_log(LIMIT, &["node not initialised", "GET /machines/n1"]).await.unwrap();
     assert!(cloud.seen().iter().any(|request| request.contains(CANARY)), "the cloud was sent it");
     let page = host.await_page("/", 200, LIMIT).await.unwrap();
-    let parts = ["n1 the last try failed", "GET /machines/n1", "Bearer (credential token)"];
+    let parts = ["n1 the last try failed: ", "GET /machines/n1", "Bearer (credential token)"];
     has_all(&section(&page, "uninitialised"), &parts);
     assert!(!page.contains(CANARY), "{page}");
     host.end().await;

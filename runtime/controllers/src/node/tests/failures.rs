@@ -232,15 +232,16 @@ async fn of_all_nodes_those_that_wait_are_listed_by_name_with_what_is_known_of_e
     bench.sync("done").await;
     tokio::time::advance(Duration::from_secs(7)).await;
     let Listed { all, first } = bench.syncer.memory.troubles(9);
-    let told = |name: &str, why: Option<&str>, unclaimed, waits_for_change| {
-        let why =
-            why.map(|why| format!("the machine of node {name} could not be determined: what the cloud said ({why})"));
-        UninitialisedNode { name: name.to_owned(), why, unclaimed, waits_for_change }
+    let told = |name: &str, reaction, unclaimed, waits_for_change| {
+        let why = Some(format!("the machine of node {name} could not be determined: what the cloud said"));
+        UninitialisedNode { name: name.to_owned(), why, reaction: Some(reaction), unclaimed, waits_for_change }
     };
+    let strange = first.last().and_then(|node| node.unclaimed);
+    assert_eq!(strange.map(|since| since.as_secs()), Some(7));
     let expected = [
-        told("refused", Some("invalid"), None, true),
-        told("slow", Some("retry"), None, false),
-        told("strange", None, Some(Duration::from_secs(7)), false),
+        told("refused", "invalid", None, true),
+        told("slow", "retry", None, false),
+        told("strange", "elsewhere", strange, true),
     ];
     assert_eq!((all, first), (3, expected.into()));
     assert_eq!(bench.scraped("ccm_nodes_uninitialized"), 3.0, "the metric counts the same");
