@@ -76,7 +76,7 @@ impl Scene {
         let fault = Fault::new(Requests::Of(Endpoint::CreateBalancer), 1, When::Before, Act::Status(422));
         drop(self.cloud.plan(Fault { times: 1_000_000, ..fault }));
         serve(client, "refused", json!({})).await;
-        let evil = annotated([("service.beta.kubernetes.io/do-loadbalancer-protocol", ATTACK)]);
+        let evil = annotated([("service.beta.kubernetes.io/do-loadbalancer-size-unit", ATTACK)]);
         serve(client, "evil", evil).await;
         let lost = NodeFixture::new("n702").initialized().not_ready().provider_id("digitalocean://702");
         lost.register(client).await.unwrap();
