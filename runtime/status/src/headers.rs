@@ -1,7 +1,7 @@
 //! What a browser is told of the page.
 
 /// A browser loads and runs nothing but the style sheet in the page: no script, no image, no frame around it, no form.
-pub const POLICY: &str = "default-src 'none'; style-src 'sha256-Bg3/UgV0Osccw+l3SnDIv23yyDUUergRZJBF9IrAdOY='; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+pub const POLICY: &str = "default-src 'none'; style-src 'sha256-DpLV9uRcje4EpaF7Llqsi+iEAts7tXM3Smgb/wCc2Kg='; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// The headers of the page, beside its kind. It is read again every 15 s, and kept nowhere.
 pub const HEADERS: [(&str, &str); 5] = [

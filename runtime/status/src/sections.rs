@@ -181,7 +181,16 @@ const QUEUE_FIGURES: [(&str, &str); 4] = [
     ("panics", "ccm_reconcile_panics_total"),
 ];
 
-const LONGEST_RUN: &str = "workqueue_longest_running_processor_seconds";
+const LONGEST_RUN: (&str, &str) = ("longest run", "workqueue_longest_running_processor_seconds");
+
+/// The same of an endpoint.
+const ENDPOINT_FIGURES: [(&str, &str); 3] = [
+    ("at once", "ccm_cloud_requests_at_once"),
+    ("waiting", "ccm_cloud_requests_waiting"),
+    ("under way", "ccm_cloud_requests_under_way"),
+];
+
+const LEFT: &str = "left, as the cloud says";
 
 pub(crate) fn queues(figures: Figures<'_>, rows: usize, leads: bool) -> Markup {
     let queues = figures.by("workqueue_depth", ["name"]);
@@ -193,16 +202,27 @@ pub(crate) fn queues(figures: Figures<'_>, rows: usize, leads: bool) -> Markup {
                     (if leads { "No controller has begun yet." } else { "None: only the leader runs controllers." })
                 }
             } @else {
-                div .wide { table {
-                    thead { tr { th { "queue" } @for (head, _) in QUEUE_FIGURES { th { (head) } } th { "longest run" } } }
-                    tbody { @for [name] in queues.keys().take(rows) { tr {
-                        @let name: &str = name;
-                        td { (text(name)) }
-                        @for (_, metric) in QUEUE_FIGURES { td { (figure(figures.sum(metric, &[("name", name)]))) } }
-                        td { (format!("{:.1} s", figures.sum(LONGEST_RUN, &[("name", name)]))) }
-                    } } }
-                } }
+                table {
+                    thead { tr {
+                        th { "queue" }
+                        @for (head, _) in QUEUE_FIGURES { th { (head) } }
+                        th { (LONGEST_RUN.0) }
+                    } }
+                    tbody { @for [name] in queues.keys().take(rows) { (queue(figures, name)) } }
+                }
             }
+        }
+    }
+}
+
+fn queue(figures: Figures<'_>, name: &str) -> Markup {
+    let of = [("name", name)];
+    html! {
+        tr {
+            td { (text(name)) }
+            // On a phone, each figure says what it is.
+            @for (head, metric) in QUEUE_FIGURES { td data-is=(head) { (figure(figures.sum(metric, &of))) } }
+            td data-is=(LONGEST_RUN.0) { (format!("{:.1} s", figures.sum(LONGEST_RUN.1, &of))) }
         }
     }
 }
@@ -219,13 +239,14 @@ pub(crate) fn endpoints(figures: Figures<'_>, rows: usize) -> Markup {
             @if all.is_empty() {
                 p .quiet { "None were sent yet." }
             } @else {
-                div .wide { table {
+                table {
                     thead { tr {
-                        th { "endpoint" } th { "left, as the cloud says" } th { "at once" } th { "waiting" }
-                        th { "under way" } th { "answered" } th { "failed" }
+                        th { "endpoint" } th { (LEFT) }
+                        @for (head, _) in ENDPOINT_FIGURES { th { (head) } }
+                        th { "answered" } th { "failed" }
                     } }
                     tbody { @for [provider, name] in all.iter().take(rows) { (endpoint(figures, provider, name)) } }
-                } }
+                }
                 (more(all.len(), all.len().min(rows)))
             }
         }
@@ -244,13 +265,13 @@ fn endpoint(figures: Figures<'_>, provider: &str, name: &str) -> Markup {
                 (text(provider)) " " (text(name))
                 @if figures.sum("ccm_cloud_circuit_open", &of) > 0.0 { span .tag.bad { "down" } }
             }
-            td {
+            td data-is=(LEFT) {
                 (now("ccm_cloud_requests_remaining"))
                 @if let Some(limit) = figures.one("ccm_cloud_requests_limit", &of) { " of " (figure(limit)) }
             }
-            @for metric in ["at_once", "waiting", "under_way"] { td { (now(&format!("ccm_cloud_requests_{metric}"))) } }
-            td { (figure(answered)) }
-            td .bad[failed > 0.0] { (figure(failed)) }
+            @for (head, metric) in ENDPOINT_FIGURES { td data-is=(head) { (now(metric)) } }
+            td data-is="answered" { (figure(answered)) }
+            td .bad[failed > 0.0] data-is="failed" { (figure(failed)) }
         }
     }
 }
