@@ -28,7 +28,7 @@ async fn browse(stage: &Stage, url: &str, name: &str, flags: &[String]) -> Strin
         "--disable-dev-shm-usage",
     ]);
     let output = browser.arg(profile).args(flags).arg(url).kill_on_drop(true).output();
-    let output = tokio::time::timeout(LIMIT, output).await.expect("the browser ends").unwrap();
+    let output = tokio::time::timeout(LIMIT, output).await.unwrap().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
