@@ -10,7 +10,7 @@
 //! | [`controllers`], [`controller_names`] | the controllers that `--controllers` selects |
 //! | [`pages`] | the pages of the health port |
 //! | [`tasks`] | all tasks of the process, and how they end |
-//! | [`check`], [`doctor`], [`explain`], [`inspect`], [`push`] | the commands of these names |
+//! | [`check`], [`doctor`], [`explain`], [`inspect`], [`plan`], [`push`] | the commands of these names |
 //! | [`exit`] | the exit codes of commands that judge something |
 
 mod check;
@@ -24,6 +24,7 @@ mod inspect;
 mod logging;
 mod output;
 mod pages;
+mod plan;
 mod push;
 mod run;
 mod stores;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         Command::Push(args) => push::push(&args),
         Command::Doctor(args) => return code(doctor::doctor(&args)),
         Command::Explain(args) => return code(explain::explain(&args)),
+        Command::Plan(args) => return code(plan::plan(&args)),
         Command::New(args) => new_provider(&args),
         Command::ProvidersSchema => print_schema(),
     };
