@@ -3,6 +3,7 @@
 mod beside_signature;
 mod calls;
 mod cloud;
+mod forbidden;
 mod guesses;
 mod logins;
 mod rotation;
