@@ -160,6 +160,11 @@ impl Write {
     }
 }
 
+/// On one line, without what moves a terminal.
+fn plain(text: &str) -> String {
+    text.chars().map(|one| if one.is_control() { ' ' } else { one }).collect()
+}
+
 /// Whether a write says something that only the host reads: conditions of a Service, or deletions in its ConfigMap.
 fn is_note(path: &str, body: &Value) -> bool {
     let has_only = |value: Option<&Value>, known: &[&str]| {
@@ -199,11 +204,11 @@ impl fmt::Display for ObjectPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} {}", self.kind, self.name)?;
         if let Some(decision) = &self.decision {
-            writeln!(f, "  {decision}")?;
+            writeln!(f, "  {}", plain(decision))?;
         }
         for (place, write) in self.writes.iter().enumerate() {
             let (to, method, path, body) = write.parts();
-            write!(f, "  {}. {to:<7} {method} {path}", place.saturating_add(1))?;
+            write!(f, "  {}. {to:<7} {method} {}", place.saturating_add(1), plain(&path))?;
             if !body.is_null() {
                 write!(f, " {body}")?;
             }
@@ -213,7 +218,7 @@ impl fmt::Display for ObjectPlan {
             writeln!(f, "  {FOLLOWS}")?;
         }
         match &self.unknown {
-            Some(why) => writeln!(f, "  not known: {why}"),
+            Some(why) => writeln!(f, "  not known: {}", plain(why)),
             None => Ok(()),
         }
     }
@@ -294,6 +299,15 @@ mod tests {
         }
         let network = json!({ "status": { "conditions": [{ "type": "NetworkUnavailable" }] } });
         assert!(planned(Rehearsed::default(), vec![cluster("/api/v1/nodes/n1/status", network)]).has_changes());
+    }
+
+    #[test]
+    fn no_text_of_others_moves_the_terminal() {
+        let bad = "\u{1b}[2J\r\nService default/other";
+        let rehearsed = Rehearsed { decision: Some(bad.to_owned()), unknown: Some(bad.to_owned()) };
+        let told = planned(rehearsed, vec![cluster(bad, json!({ "a": bad }))]).to_string();
+        assert!(!told.contains(['\u{1b}', '\r']), "{told:?}");
+        assert_eq!(told.lines().filter(|line| line.starts_with("Service")).count(), 1, "{told:?}");
     }
 
     #[test]

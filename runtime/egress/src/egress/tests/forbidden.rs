@@ -34,6 +34,21 @@ fn change(method: Method, path: &str) -> Request {
 }
 
 #[tokio::test]
+async fn who_does_not_lead_changes_nothing_and_may_look() {
+    let cloud = Cloud::start(|_| ok("{}"));
+    let rig = Rig::with(cloud, Arc::default(), Leader::new(false), |_| {});
+    for effect in [Effect::Repeatable, Effect::Once] {
+        for method in [Method::Get, Method::Post, Method::Put, Method::Patch, Method::Delete] {
+            let error = rig.send(request(method, effect)).await.unwrap_err();
+            assert_eq!((error.reason, error.maybe_sent), (TransportReason::ReadOnly, false), "{method:?}");
+            assert_eq!(error.message, "DO IT: this process is not the leader, and may not change the cloud");
+        }
+    }
+    assert_eq!(rig.cloud.take(), []);
+    assert_eq!(rig.send(post(Effect::Read)).await.unwrap().status, 200);
+}
+
+#[tokio::test]
 async fn a_change_that_is_forbidden_is_told_as_it_would_be_sent_with_names_for_secrets() {
     let (rig, forbids) = rig();
     let secret = || Part::Secret { credential: "token".to_owned(), encoding: Encoding::Raw };
