@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use ccm_apiserver::{ApiGate, ApiGateSettings, EventRecorder, EventSettings};
@@ -14,7 +15,6 @@ use ccm_controllers::{
     ServiceControllerParts, ServiceMemory, ServiceSettings,
 };
 use ccm_rollout::opened::Opened;
-use ccm_sandbox::Provider;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Service;
 use kube::Client;
@@ -269,8 +269,8 @@ impl Planner {
         if self.parts.providers.len() == 1 { ClusterNodes::All } else { ClusterNodes::Own }
     }
 
-    fn lookup_timeout(&self) -> std::time::Duration {
-        let longest = self.parts.providers.iter().map(|opened| Provider::call_time(&opened.provider)).max();
+    fn lookup_timeout(&self) -> Duration {
+        let longest = self.parts.providers.iter().map(|opened| opened.provider.call_time()).max();
         longest.unwrap_or_default().saturating_mul(LOOKUP_CALLS)
     }
 

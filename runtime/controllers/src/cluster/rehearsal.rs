@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ccm_cloud::{ClusterSubject, Failure, Reaction};
 
 use super::ClusterController;
-use super::sync::Syncer;
+use super::sync::{SubjectFailure, Syncer};
 use crate::rehearsal::Rehearsed;
 use crate::waking::Woken as _;
 
@@ -23,13 +23,13 @@ impl ClusterController {
 impl ClusterRehearsal {
     /// The providers that look after the cluster as a whole.
     pub fn providers(&self) -> impl Iterator<Item = &str> {
-        self.0.names().map(AsRef::as_ref)
+        self.0.names().map(|name| &**name)
     }
 
     /// Calls a provider.
     pub async fn rehearse(&self, provider: &str) -> Rehearsed {
         let Some((unreadable, answer)) = Box::pin(self.0.ask(provider)).await else { return Rehearsed::default() };
-        let failures = match answer {
+        let failures: Vec<SubjectFailure> = match answer {
             Ok(failures) => unreadable.into_iter().chain(failures).collect(),
             Err(failure) if failure.reaction == Reaction::Elsewhere => vec![],
             Err(failure) => return Rehearsed::unknown(failure.to_string()),

@@ -21,7 +21,7 @@ impl RouteController {
 impl RouteRehearsal {
     /// The providers that keep routes.
     pub fn providers(&self) -> impl Iterator<Item = &str> {
-        self.0.names().map(AsRef::as_ref)
+        self.0.names().map(|name| &**name)
     }
 
     /// Brings the routes of a provider in step with the Nodes.

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use ccm_cloud::ForbiddenChange;
-use url::form_urlencoded::byte_serialize;
 
 use super::Egress;
 use crate::call::CallScope;
 use crate::http::{Part, Request};
+use crate::paths;
 use crate::redact::placeholder;
 
 impl Egress {
@@ -35,8 +35,8 @@ impl Egress {
 fn target(request: &Request) -> String {
     let mut target = request.path.clone();
     for (place, (name, value)) in request.query.iter().enumerate() {
-        let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
-        let (sign, name, value) = (if place == 0 { '?' } else { '&' }, encoded(name), encoded(&text(value)));
+        let (sign, name) = (if place == 0 { '?' } else { '&' }, paths::encode(name.as_bytes()));
+        let value: String = value.iter().map(|part| shown(part, paths::encode)).collect();
         // Writing to a String cannot fail.
         _ = write!(target, "{sign}{name}={value}");
     }
@@ -45,10 +45,13 @@ fn target(request: &Request) -> String {
 
 /// What the provider wrote, with names in the places that the host would fill in.
 fn text(parts: &[Part]) -> String {
-    let part = |part: &Part| match part {
-        Part::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+    parts.iter().map(|part| shown(part, |bytes| String::from_utf8_lossy(bytes).into_owned())).collect()
+}
+
+fn shown(part: &Part, bytes: impl Fn(&[u8]) -> String) -> String {
+    match part {
+        Part::Bytes(written) => bytes(written),
         Part::Secret { credential, .. } => placeholder(credential),
         Part::Signature { .. } => placeholder("signature"),
-    };
-    parts.iter().map(part).collect()
+    }
 }

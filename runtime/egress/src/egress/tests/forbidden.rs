@@ -51,7 +51,7 @@ async fn who_does_not_lead_changes_nothing_and_may_look() {
 #[tokio::test]
 async fn a_change_that_is_forbidden_is_told_as_it_would_be_sent_with_names_for_secrets() {
     let (rig, forbids) = rig();
-    let secret = || Part::Secret { credential: "token".to_owned(), encoding: Encoding::Raw };
+    let secret = || Part::Secret { credential: "token".to_owned(), encoding: Encoding::Plain };
     let asked = Request {
         query: vec![("a b".to_owned(), vec![Part::Bytes(b"1&2".to_vec())]), ("t".to_owned(), vec![secret()])],
         body: vec![Part::Bytes(br#"{"key":""#.to_vec()), secret(), Part::Bytes(br#""}"#.to_vec())],
@@ -62,7 +62,7 @@ async fn a_change_that_is_forbidden_is_told_as_it_would_be_sent_with_names_for_s
         provider: "test".to_owned(),
         endpoint: "api".to_owned(),
         method: "PUT",
-        target: "/v1/things/7?a+b=1%262&t=%28credential+token%29".to_owned(),
+        target: "/v1/things/7?a%20b=1%262&t=(credential token)".to_owned(),
         body: r#"{"key":"(credential token)"}"#.to_owned(),
         operation: "DO IT".to_owned(),
         is_after_another: false,
