@@ -10,7 +10,7 @@ use super::sync::{SyncError, Syncer};
 use super::{NodeController, refresh};
 use crate::queue::Verdict;
 use crate::rehearsal::Rehearsed;
-use crate::view::node::is_uninitialized;
+use crate::view::node::{is_uninitialized, provider_id};
 
 /// A node controller that does its work only when it is asked to.
 pub struct NodeRehearsal(Arc<Syncer>);
@@ -31,12 +31,16 @@ impl NodeRehearsal {
         let syncer = &self.0;
         let verdict = Box::pin(syncer.sync(name)).await;
         let Some(node) = syncer.store.get(&ObjectRef::new(name)) else { return Rehearsed::default() };
+        // A provider may call a foreign ID a mistake. Whatever it says, nothing is written.
+        let is_foreign = syncer.lookups.keeper(provider_id(&node)).is_none();
+        let foreign = || Rehearsed::decided("do nothing: no provider here has this provider ID");
         if is_uninitialized(&node) {
             let failure = syncer.memory.known(&node).failure;
             return match failure {
                 Some(failure) if failure.reaction == Reaction::Elsewhere.as_str() => {
                     Rehearsed::decided("do nothing: no provider here knows its machine")
                 }
+                Some(_) if is_foreign => foreign(),
                 Some(failure) => Rehearsed::unknown(failure.message),
                 None => Rehearsed::decided("initialise the Node"),
             };
@@ -46,6 +50,7 @@ impl NodeRehearsal {
         }
         let writes = Semaphore::new(1);
         match refresh::refresh_node(syncer, node, &writes).await {
+            (_, Err(_)) if is_foreign => foreign(),
             (_, Err(error)) if !error.is_elsewhere() => unknown(&error),
             _ => Rehearsed::default(),
         }

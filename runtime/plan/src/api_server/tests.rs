@@ -12,7 +12,7 @@ fn stopping() -> (Client, Arc<Journal>, Arc<Mutex<Vec<String>>>) {
         told.lock().push(format!("{} {}", request.method(), request.uri().path()));
         let found = json!({ "metadata": { "uid": "1", "resourceVersion": "7", "finalizers": ["a"] } });
         let answer = match request.uri().path() {
-            WEB => super::answer(StatusCode::OK, &found),
+            WEB => answer(StatusCode::OK, &found),
             _ => refusal(StatusCode::NOT_FOUND, "NotFound", "there is none"),
         };
         async move { Ok::<_, std::convert::Infallible>(answer) }
