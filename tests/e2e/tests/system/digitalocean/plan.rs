@@ -229,7 +229,7 @@ async fn a_plan_for_a_change_and_for_a_deletion_names_the_request_that_run_then_
     cloud.until(LIMIT, |cloud| cloud.balancers()[0].spec.size_unit == 3).await.unwrap();
     await_balanced(client, &cloud, "web").await;
     host.end().await;
-    let done = cloud.exchanges().into_iter().filter(|exchange| exchange.had_effect).last().unwrap();
+    let done = cloud.exchanges().into_iter().rfind(|exchange| exchange.had_effect).unwrap();
     assert_eq!(format!("cloud {} {}", done.method, done.uri), request);
     assert_eq!(serde_json::from_str::<Value>(&done.request).unwrap(), body);
 
