@@ -12,6 +12,28 @@ pub trait Leadership: Send + Sync + 'static {
     fn time_left(&self) -> Duration {
         Duration::MAX
     }
+
+    /// Is told of each change of the cloud that was not sent because [`may_write`](Self::may_write) said no. A plan collects these.
+    fn forbade(&self, _change: ForbiddenChange) {}
+}
+
+/// A request that would have changed the cloud.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForbiddenChange {
+    /// Name of the provider.
+    pub provider: String,
+    /// Name of the endpoint.
+    pub endpoint: String,
+    /// The method of HTTP.
+    pub method: &'static str,
+    /// Percent-encoded path and query, after the base URL of the endpoint.
+    pub target: String,
+    /// The body as text. The names of credentials stand for their values.
+    pub body: String,
+    /// What the provider calls it, for people.
+    pub operation: String,
+    /// An earlier change of the same call was not sent either: with its answer, the provider might ask for something else.
+    pub is_after_another: bool,
 }
 
 /// A process without rivals: no leader election.

@@ -31,7 +31,7 @@ pub use descriptor::{
 pub use event::{EventSink, Severity, Subject};
 pub use failure::{Failure, FindError, Problem, Reaction};
 pub use instance::{Finding, Instance, InstanceState, Instances, Need};
-pub use leadership::{Alone, Leadership};
+pub use leadership::{Alone, ForbiddenChange, Leadership};
 pub use load_balancer::{CallFuture, LoadBalancerSource, LoadBalancers, Mark, Outcome, Standing, Wish};
 pub use lookups::{Keeper, Lookups, Member};
 pub use node::{Address, AddressKind, Described, Node};

@@ -22,6 +22,7 @@ mod node_lifecycle;
 mod object_name;
 mod queue;
 mod reaction;
+mod rehearsal;
 mod route;
 mod service;
 mod shrink;
@@ -38,7 +39,8 @@ mod testing;
 pub use admission::{AdmissionMetrics, AdmissionOutcome, Ruling, ServiceAdmission};
 pub use all_metrics::Metrics;
 pub use cluster::{
-    ClusterController, ClusterControllerParts, ClusterMember, ClusterMetrics, ClusterNodes, ClusterSettings,
+    ClusterController, ClusterControllerParts, ClusterMember, ClusterMetrics, ClusterNodes, ClusterRehearsal,
+    ClusterSettings,
 };
 pub use cluster_addresses::{AddressClash, AddressSources, ClusterAddresses, Lookup, ReservedRange, ServiceRange};
 pub use explain::{
@@ -46,17 +48,19 @@ pub use explain::{
 };
 pub use metrics::{FloatGauge, QueueMetrics, StoreMetrics};
 pub use node::{
-    NodeController, NodeControllerParts, NodeMetrics, NodeSettings, NodeView, ProvidedIpError, RefusedAddress,
+    NodeController, NodeControllerParts, NodeMetrics, NodeRehearsal, NodeSettings, NodeView, ProvidedIpError,
+    RefusedAddress,
 };
 pub use node_lifecycle::{
     DeletionBudget, JournalPlace, NodeLifecycleController, NodeLifecycleMetrics, NodeLifecycleParts,
-    NodeLifecycleSettings, NodeLifecycleView,
+    NodeLifecycleRehearsal, NodeLifecycleSettings, NodeLifecycleView,
 };
 pub use queue::{GivenUp, QueueSettings};
 pub use reaction::MIN_SLOW_RETRY;
+pub use rehearsal::Rehearsed;
 pub use route::{
-    PodRanges, PodRangesError, RouteController, RouteControllerParts, RouteMember, RouteMetrics, RouteSettings,
-    routed_node,
+    PodRanges, PodRangesError, RouteController, RouteControllerParts, RouteMember, RouteMetrics, RouteRehearsal,
+    RouteSettings, routed_node,
 };
 pub use service::annotations::ORPHAN;
 pub use service::condition::ready_condition;
@@ -65,7 +69,7 @@ pub use service::predicates::{balanced_service, has_finalizer};
 pub use service::unknown_annotations::annotation_prefixes;
 pub use service::{
     LoadBalancerMember, LoadBalancerMembers, ServiceController, ServiceControllerParts, ServiceMemory, ServiceMetrics,
-    ServiceSettings, ServiceView,
+    ServiceRehearsal, ServiceSettings, ServiceView,
 };
 pub use spelling::nearest;
 pub use store::{FirstList, Node, Reflector, ReflectorHandle, Stored};

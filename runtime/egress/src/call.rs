@@ -16,6 +16,8 @@ pub struct CallScope {
     class: Class,
     /// Whether a request of it has changed something in the cloud, or may have.
     has_begun: AtomicBool,
+    /// Whether a request of it was to change something in the cloud, and was not sent because this process may not.
+    was_forbidden: AtomicBool,
     /// Whether it may not change the cloud: lookups, checks, plans.
     pub read_only: bool,
     /// Whether a Node may be deleted on its answer: then nothing is shared with others.
@@ -61,6 +63,7 @@ impl CallScope {
         Self {
             class,
             has_begun: AtomicBool::new(false),
+            was_forbidden: AtomicBool::new(false),
             read_only,
             proof,
             judges: false,
@@ -72,6 +75,16 @@ impl CallScope {
             handed_out: AtomicUsize::new(0),
             seen: Mutex::default(),
         }
+    }
+
+    /// Whether a change of it was not sent, because this process may not change the cloud.
+    pub(crate) fn was_forbidden(&self) -> bool {
+        self.was_forbidden.load(Ordering::Relaxed)
+    }
+
+    /// A change of it was not sent, because this process may not change the cloud.
+    pub(crate) fn is_forbidden(&self) {
+        self.was_forbidden.store(true, Ordering::Relaxed);
     }
 
     /// How urgent its requests are. Whoever has begun to change something goes on with it: it must not stay half done because more

@@ -63,13 +63,8 @@ impl<'de> Visitor<'de> for &DryRun {
 /// Refuses changes where there may be none, and what cannot be a read.
 ///
 /// In a call that judges, a provider that declares a dry run is held to it, and may then also use PUT. A login is none of the
-/// cloud's judgements.
-pub(crate) fn check(
-    request: &Request,
-    call: &CallScope,
-    dry_run: Option<&DryRun>,
-    leadership: &dyn Leadership,
-) -> Result<(), TransportError> {
+/// cloud's judgements. Whether this process may make changes is another question: [`check_leader`].
+pub(crate) fn check(request: &Request, call: &CallScope, dry_run: Option<&DryRun>) -> Result<(), TransportError> {
     match (request.effect, request.method) {
         (Effect::Read, Method::Post | Method::Put)
             if call.judges
@@ -93,11 +88,12 @@ pub(crate) fn check(
         (Effect::Repeatable | Effect::Once, _) if call.read_only => {
             Err(TransportError::unsent(TransportReason::ReadOnly, "this call may not change the cloud".to_owned()))
         }
-        (Effect::Repeatable | Effect::Once, _) => check_leader(leadership),
+        (Effect::Repeatable | Effect::Once, _) => Ok(()),
     }
 }
 
-/// Asked before a change waits for its turn, and again when it is sent.
+/// Asked before a change waits for its turn, and again when it is sent. This is the one place that keeps a standby and a plan from changing a
+/// cloud.
 pub(crate) fn check_leader(leadership: &dyn Leadership) -> Result<(), TransportError> {
     if leadership.may_write() {
         return Ok(());

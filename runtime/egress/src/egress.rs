@@ -8,6 +8,7 @@
 mod attempts;
 mod bodies;
 mod capture;
+mod forbidden;
 mod guesses;
 mod open;
 mod places;
@@ -205,8 +206,18 @@ impl Egress {
     ///
     /// Dropping the future ends the exchange; what the cloud has received counts.
     pub async fn send(&self, request: Request, call: &CallScope) -> Result<Response, TransportError> {
+        self.sent(request, call, call.was_forbidden()).await
+    }
+
+    /// As [`send`](Self::send). `is_after_another`: it was asked for when a change of the call had not been sent.
+    async fn sent(
+        &self,
+        request: Request,
+        call: &CallScope,
+        is_after_another: bool,
+    ) -> Result<Response, TransportError> {
         let operation = answer::operation(&request.operation);
-        match self.check(&request, call) {
+        match self.check(&request, call, is_after_another) {
             Ok(target) => self.admitted(&request, &target, &operation, call).await,
             Err(mut error) => {
                 // It may name what the guest made up.
@@ -239,12 +250,14 @@ impl Egress {
 
     /// Sends all, some at the same time, and answers in order.
     pub async fn send_all(&self, requests: Vec<Request>, call: &CallScope) -> Vec<Result<Response, TransportError>> {
-        let sends = requests.into_iter().map(|request| self.send(request, call));
+        // The provider asked for all of them before it had any answer.
+        let is_after_another = call.was_forbidden();
+        let sends = requests.into_iter().map(|request| self.sent(request, call, is_after_another));
         stream::iter(sends).buffered(self.limits().parallel.max(1)).collect().await
     }
 
     /// Everything that is checked before the request waits for anything. Returns where it goes.
-    fn check(&self, request: &Request, call: &CallScope) -> Result<Target<'_>, TransportError> {
+    fn check(&self, request: &Request, call: &CallScope, is_after_another: bool) -> Result<Target<'_>, TransportError> {
         if !call.takes_request() {
             let most = self.limits().call_requests;
             let why = format!("more than {most} requests in one call (limit call-requests)");
@@ -264,7 +277,7 @@ impl Egress {
                 "the body has more than {most} bytes (limit request-bytes)"
             )));
         }
-        effect::check(request, call, self.dry_run.as_ref(), &*self.leadership)?;
+        effect::check(request, call, self.dry_run.as_ref())?;
         self.check_shape(request)?;
         if let Some(capture) = &request.capture {
             self.check_capture(&capture.credential)?;
@@ -278,6 +291,11 @@ impl Egress {
             headers::check_request_header(name, b"", declared)?;
         }
         self.check_guesses(request)?;
+        // Last: what is told of a change that is forbidden would else have been sent.
+        if request.effect != Effect::Read {
+            effect::check_leader(&*self.leadership)
+                .inspect_err(|_forbidden| self.tell_forbidden(request, call, is_after_another))?;
+        }
         Ok(target)
     }
 

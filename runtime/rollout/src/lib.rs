@@ -28,6 +28,7 @@
 //! | [`Rollout`] | all providers of the process: loads the first components, follows the sources |
 //! | `offers` | what a provider offers, asked again when its cloud answers again |
 //! | [`offering`] | controllers that begin anew when an optional interface comes or goes |
+//! | [`opened`] | providers of a command, which are opened once |
 //! | [`status`] | the page `/providerz` |
 //!
 //! Controllers know nothing of this: they hold the slots that [`Rollout::bootstrap`] gives.
@@ -46,6 +47,7 @@ mod ledger;
 mod metrics;
 pub mod offering;
 mod offers;
+pub mod opened;
 mod pipeline;
 pub mod preflight;
 pub mod preview;

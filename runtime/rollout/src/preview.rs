@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use ccm_cloud::{Capability, EventSink, Severity, Subject};
-use ccm_sandbox::{CallEnd, CallObserver, Provider};
+use ccm_cloud::Capability;
+use ccm_sandbox::Provider;
 use kube::Client;
 use serde::Serialize;
 
@@ -12,12 +12,12 @@ use crate::compare::{Extent, Inventory, Report, compare};
 use crate::config::ProviderConfig;
 use crate::context::SharedContext;
 use crate::gate::{self, Rejected};
-use crate::pipeline::{Listeners, NotAdmitted, Surroundings};
+use crate::opened::Silent;
+use crate::pipeline::{NotAdmitted, Surroundings};
 use crate::preflight;
 use crate::release::{Release, Version};
 use crate::source::Source;
 use crate::state_folder::ProbationFiles;
-use crate::status::ProviderStatuses;
 
 /// What a preview works with.
 pub struct PreviewParts {
@@ -44,17 +44,6 @@ pub struct Preview {
     pub report: Report,
 }
 
-/// Hears nothing: a preview leaves no traces.
-struct Silent;
-
-impl EventSink for Silent {
-    fn emit(&self, _: Subject, _: Severity, _: String, _: String) {}
-}
-
-impl CallObserver for Silent {
-    fn call_ended(&self, _: &str, _: CallEnd) {}
-}
-
 /// Takes the component of `against` through the gate and then that of `config`, each with the same configuration, and compares what
 /// they find. Changes nothing, neither in the cloud nor in the cluster.
 ///
@@ -64,14 +53,9 @@ impl CallObserver for Silent {
 pub async fn preview(config: &ProviderConfig, against: &Source, parts: PreviewParts) -> Result<Preview> {
     let PreviewParts { client, context, depends, inventory } = parts;
     let sandbox = preflight::sandbox(config).map_err(|rejected| rejected.error)?;
-    let listeners = Listeners {
-        events: Arc::new(Silent),
-        observer: Arc::new(Silent),
-        readiness: Arc::new(|_: &str, _| {}),
-        statuses: ProviderStatuses::default(),
-    };
     // Compared below, where more is told of it than whether it may pass.
-    let surroundings = Surroundings::new(sandbox, client, context, listeners, depends, None, ProbationFiles::default());
+    let surroundings =
+        Surroundings::new(sandbox, client, context, Silent::listeners(), depends, None, ProbationFiles::default());
     let before = admitted(&surroundings, config, against, None).await;
     let (before, before_version) = before.with_context(|| format!("the component of {against}"))?;
     let (new, new_version) = admitted(&surroundings, config, &config.source, Some(&before)).await?;

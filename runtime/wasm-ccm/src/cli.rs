@@ -7,6 +7,7 @@ mod controllers;
 mod doctor;
 mod explain;
 mod leader;
+mod plan;
 mod provider;
 #[cfg(test)]
 mod reference;
@@ -36,6 +37,7 @@ use controllers::{ClusterArgs, NodeLifecycleArgs, RouteArgs, ServiceArgs};
 pub(crate) use doctor::{DoctorArgs, RightsOf};
 pub(crate) use explain::ExplainArgs;
 use leader::LeaderArgs;
+pub(crate) use plan::PlanArgs;
 use provider::SwapArgs;
 pub(crate) use provider::{ConfigArgs, ProviderArgs};
 pub(crate) use tools::{CheckArgs, CompletionArgs, CompletionShell, InspectArgs, ManArgs, NewArgs, Output, PushArgs};
@@ -43,6 +45,8 @@ use webhook::{WebhookArgs, min_tls};
 
 /// The command whose flags are upstream's.
 const RUN: &str = "run";
+/// The command that takes them as well.
+const PLAN: &str = "plan";
 
 /// A Kubernetes cloud controller manager whose providers are WebAssembly components.
 #[derive(Parser)]
@@ -74,6 +78,10 @@ pub(crate) enum Command {
     /// Explain why a Service or a Node is as it is: who takes care of it, the last decision, the failing request to the cloud, the next try, and
     /// what to do. Nothing is changed.
     Explain(ExplainArgs),
+    /// Show what `run` with the same flags would write, to the clouds and to the cluster, for one object or for all. Nothing is changed. Exit with
+    /// code 2 if there is something to write.
+    #[command(args_override_self = true)]
+    Plan(Box<PlanArgs>),
     /// Write the first files of a provider into a new folder: it builds, has tests, and passes `check`.
     New(NewArgs),
     /// Print the script with which a shell completes commands and flags.
@@ -264,10 +272,9 @@ fn parse_from(words: impl IntoIterator<Item = OsString>) -> Result<(Cli, Vec<&'s
     let mut words: Vec<OsString> = words.into_iter().collect();
     let mut ignored = Vec::new();
     let mut cli = Cli::command();
-    if words.get(1).is_some_and(|word| word == RUN)
-        && let Some(run) = cli.find_subcommand_mut(RUN)
-    {
-        let sorted = upstream::sort(run, words.split_off(2))
+    let called = [RUN, PLAN].into_iter().find(|name| words.get(1).is_some_and(|word| word == name));
+    if let Some(command) = called.and_then(|name| cli.find_subcommand_mut(name)) {
+        let sorted = upstream::sort(command, words.split_off(2))
             .map_err(|why| Cli::command().error(ErrorKind::InvalidValue, why))?;
         words.extend(sorted.known);
         ignored = sorted.ignored;

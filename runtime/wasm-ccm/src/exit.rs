@@ -9,16 +9,18 @@ pub(crate) enum Verdict {
     Good,
     /// Something is wrong.
     Wrong,
+    /// Something would be changed.
+    Changes,
     /// Nothing wrong was found, and something could not be judged.
     Unjudged,
 }
 
 impl Verdict {
-    /// 2 is that of `explain`.
     const fn code(self) -> u8 {
         match self {
             Self::Good => 0,
             Self::Wrong => 1,
+            Self::Changes => 2,
             Self::Unjudged => 3,
         }
     }
@@ -38,7 +40,7 @@ mod tests {
     fn the_codes_are_those_of_the_documentation() {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/flags.md");
         let page = std::fs::read_to_string(page).unwrap();
-        for verdict in [Verdict::Good, Verdict::Wrong, Verdict::Unjudged] {
+        for verdict in [Verdict::Good, Verdict::Wrong, Verdict::Changes, Verdict::Unjudged] {
             let row = format!("| {} |", verdict.code());
             assert_eq!(page.matches(&row).count(), 1, "{verdict:?}");
         }

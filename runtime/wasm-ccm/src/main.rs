@@ -10,7 +10,7 @@
 //! | [`controllers`], [`controller_names`] | the controllers that `--controllers` selects |
 //! | [`pages`], [`status`] | the pages of the health port, the one for people among them |
 //! | [`tasks`] | all tasks of the process, and how they end |
-//! | [`annotations`], [`check`], [`completion`], [`doctor`], [`explain`], [`inspect`], [`push`] | the commands of these names |
+//! | [`annotations`], [`check`], [`completion`], [`doctor`], [`explain`], [`inspect`], [`plan`], [`push`] | the commands of these names |
 //! | [`exit`] | the exit codes of commands that judge something |
 
 mod annotations;
@@ -26,6 +26,7 @@ mod inspect;
 mod logging;
 mod output;
 mod pages;
+mod plan;
 mod push;
 mod run;
 mod status;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => return code(explain::explain(&args)),
         Command::Completion(args) => completion::completion(&args),
         Command::Man(args) => completion::man(&args),
+        Command::Plan(args) => return code(plan::plan(&args)),
         Command::New(args) => new_provider(&args),
         Command::ProvidersSchema => print_schema(),
     };

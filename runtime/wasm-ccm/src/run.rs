@@ -87,7 +87,7 @@ pub(crate) fn configured(args: &RunArgs) -> Result<Vec<ProviderConfig>> {
 }
 
 /// The hosts by which this process and the pods reach the API server.
-fn servers(config: &Config) -> Vec<String> {
+pub(crate) fn servers(config: &Config) -> Vec<String> {
     let url = config.cluster_url.host().map(str::to_owned);
     let of_pods = std::env::var("KUBERNETES_SERVICE_HOST").ok().filter(|host| !host.is_empty());
     url.into_iter().chain(of_pods).collect()

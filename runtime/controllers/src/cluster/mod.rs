@@ -12,6 +12,7 @@
 
 mod memory;
 mod metrics;
+mod rehearsal;
 mod settings;
 mod sync;
 mod wake;
@@ -30,6 +31,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 pub use metrics::ClusterMetrics;
+pub use rehearsal::ClusterRehearsal;
 pub use settings::{ClusterNodes, ClusterSettings};
 
 use crate::metrics::QueueMetrics;

@@ -40,6 +40,9 @@ const MAX_ERROR: usize = 800;
 /// their turn with the next calls.
 pub(super) const MAX_EVENTS: usize = 50;
 
+/// What is wrong with an object.
+pub(crate) type SubjectFailure = (ClusterSubject, Failure);
+
 /// A provider.
 pub(crate) struct Member {
     cluster: Arc<dyn Cluster>,
@@ -97,20 +100,31 @@ impl Syncer {
             }
             hold.releases()
         };
-        let nodes: Vec<ccm_cloud::Node> = self.nodes.state().iter().map(|node| cloud_node(node)).collect();
-        let nodes: Vec<ccm_cloud::Node> = nodes.into_iter().filter(|node| member.owns(node)).collect();
-        let (services, unreadable) = self.services();
-        tracing::debug!(nodes = nodes.len(), services = services.len(), "the cluster's needs are told");
         let called = Instant::now();
-        let limit = self.settings.call_timeout;
-        let answer = tokio::time::timeout(limit, member.cluster.reconcile(nodes, services))
-            .await
-            .unwrap_or_else(|_elapsed| Err(Failure::new(Reaction::Retry, format!("no answer within {limit:?}"))));
+        let (unreadable, answer) = self.told(member).await;
         member.meters.duration.observe(called.elapsed().as_secs_f64());
         match answer {
             Ok(failures) => self.answered(member, begun, unreadable.into_iter().chain(failures)).await,
             Err(failure) => self.failed(member, begun, &failure),
         }
+    }
+
+    /// Calls the provider called `name`, whatever it said before; none where there is none.
+    pub(crate) async fn ask(&self, name: &str) -> Option<(Vec<SubjectFailure>, Result<Vec<SubjectFailure>, Failure>)> {
+        Some(self.told(self.members.get(name)?).await)
+    }
+
+    /// Tells a provider what the cluster needs. Returns what is wrong with Services that it was not told of, and its answer.
+    async fn told(&self, member: &Member) -> (Vec<SubjectFailure>, Result<Vec<SubjectFailure>, Failure>) {
+        let nodes: Vec<ccm_cloud::Node> = self.nodes.state().iter().map(|node| cloud_node(node)).collect();
+        let nodes: Vec<ccm_cloud::Node> = nodes.into_iter().filter(|node| member.owns(node)).collect();
+        let (services, unreadable) = self.services();
+        tracing::debug!(nodes = nodes.len(), services = services.len(), "the cluster's needs are told");
+        let limit = self.settings.call_timeout;
+        let answer = tokio::time::timeout(limit, member.cluster.reconcile(nodes, services))
+            .await
+            .unwrap_or_else(|_elapsed| Err(Failure::new(Reaction::Retry, format!("no answer within {limit:?}"))));
+        (unreadable, answer)
     }
 
     /// All Services, and what is wrong with those that are left out: told without the part that cannot be read, such as its

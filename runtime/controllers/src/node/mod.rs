@@ -20,6 +20,7 @@ mod labels;
 mod memory;
 mod metrics;
 mod refresh;
+mod rehearsal;
 mod settings;
 mod sync;
 pub(crate) mod wake;
@@ -40,6 +41,7 @@ pub use addresses::ProvidedIpError;
 pub use explain::NodeView;
 pub use holders::RefusedAddress;
 pub use metrics::NodeMetrics;
+pub use rehearsal::NodeRehearsal;
 pub use settings::NodeSettings;
 
 use crate::cluster_addresses::ClusterAddresses;

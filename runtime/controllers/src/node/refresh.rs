@@ -26,7 +26,7 @@ const MAX_LOGGED: usize = 20;
 
 /// What became of one Node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Refreshed {
+pub(crate) enum Refreshed {
     Updated,
     Unchanged,
     Absent,
@@ -95,7 +95,12 @@ pub(crate) async fn refresh(syncer: &Syncer) {
     tracing::debug!(asked, failed, "addresses refreshed");
 }
 
-async fn refresh_node(syncer: &Syncer, node: Arc<Node>, writes: &Semaphore) -> (String, Result<Refreshed, SyncError>) {
+/// Refreshes one Node, and says which.
+pub(crate) async fn refresh_node(
+    syncer: &Syncer,
+    node: Arc<Node>,
+    writes: &Semaphore,
+) -> (String, Result<Refreshed, SyncError>) {
     let name = node.name_any();
     let outcome = match syncer.find(&node, Need::Refresh).await {
         Ok(Some(found)) => {

@@ -32,6 +32,7 @@ mod journal;
 mod memory;
 mod metrics;
 pub(crate) mod node_state;
+mod rehearsal;
 mod settings;
 mod sync;
 mod taint;
@@ -54,6 +55,7 @@ pub use deletion_budget::DeletionBudget;
 pub use explain::NodeLifecycleView;
 pub use journal::JournalPlace;
 pub use metrics::NodeLifecycleMetrics;
+pub use rehearsal::NodeLifecycleRehearsal;
 pub use settings::NodeLifecycleSettings;
 
 use crate::metrics::QueueMetrics;

@@ -399,6 +399,11 @@ impl Syncer {
         self.lookups.keeper(provider_id(node)).is_some()
     }
 
+    /// Whether an absent machine is a reason to delete the Node.
+    pub(super) fn may_delete(&self, node: &Node) -> bool {
+        self.keeper(node).is_some()
+    }
+
     /// Whose budget the deletion of the Node is of. Nobody's where an absent machine is no reason to delete it.
     fn keeper(&self, node: &Node) -> Option<Keeper> {
         let id = provider_id(node);

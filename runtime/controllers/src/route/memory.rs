@@ -44,9 +44,22 @@ pub(super) struct Memory {
     failed: HashMap<IpNet, Failed>,
     /// By UID of the Node and pod CIDR; empty for the call as a whole.
     warnings: HashMap<String, Warnings>,
+    /// Why it was not known in the last run which routes there are.
+    unanswered: Option<String>,
 }
 
 impl Memory {
+    /// It is not known which routes there are: why, unless that is for somebody else to know.
+    pub(super) fn is_unanswered(&mut self, why: Option<String>) {
+        self.unanswered = why;
+    }
+
+    /// A failure of the last run.
+    pub(super) fn last_failure(&self) -> Option<String> {
+        let of_a_route = || self.failed.values().next().map(|failed| failed.failure.to_string());
+        self.unanswered.clone().or_else(of_a_route)
+    }
+
     /// Why this work is not to be tried now: it failed, and its time has not come.
     pub(super) fn held(&self, network: &IpNet, mark: u64) -> Option<Failure> {
         let failed = self.failed.get(network)?;

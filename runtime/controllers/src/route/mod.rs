@@ -20,6 +20,7 @@ mod memory;
 mod metrics;
 mod plan;
 mod ranges;
+mod rehearsal;
 mod settings;
 mod sync;
 mod wake;
@@ -39,6 +40,7 @@ use tokio_util::sync::CancellationToken;
 pub use condition::routed_node;
 pub use metrics::RouteMetrics;
 pub use ranges::{PodRanges, PodRangesError};
+pub use rehearsal::RouteRehearsal;
 pub use settings::RouteSettings;
 
 use crate::cluster::ClusterNodes;

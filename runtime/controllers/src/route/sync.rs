@@ -118,6 +118,25 @@ impl Syncer {
         verdict
     }
 
+    /// One run, as the first of a process.
+    ///
+    /// # Errors
+    ///
+    /// It is not known what is done, or it failed: why.
+    pub(crate) async fn once(&self, name: &str) -> Result<(), String> {
+        let Some(member) = self.members.get(name) else { return Ok(()) };
+        let begun = Instant::now();
+        let until = begun.checked_add(self.settings.queue.max_run / 5 * 4).unwrap_or(begun);
+        let releases = member.state.lock().hold.releases();
+        let stop = CancellationToken::new();
+        let run = Run { member, routes: member.source.routes(), releases, until, stop: &stop };
+        let (outcome, _) = self.run(&run).await;
+        match member.state.lock().memory.last_failure().filter(|_| outcome == "error") {
+            Some(why) => Err(why),
+            None => Ok(()),
+        }
+    }
+
     /// Says how it ended, in upstream's words, and when to run again.
     async fn run(&self, run: &Run<'_>) -> (&'static str, Verdict) {
         let Run { member, routes, .. } = run;
@@ -134,8 +153,12 @@ impl Syncer {
             Ok(found) => found,
             Err(failure) => return ("error", self.unknown(run, &failure)),
         };
-        if member.state.lock().memory.recovered() {
-            tracing::info!("routes are looked at again");
+        {
+            let memory = &mut member.state.lock().memory;
+            memory.is_unanswered(None);
+            if memory.recovered() {
+                tracing::info!("routes are looked at again");
+            }
         }
         let mut plan = plan(&nodes, found, &self.ranges, owns);
         if plan.unreadable > 0 {
@@ -160,8 +183,10 @@ impl Syncer {
         let mut state = run.member.state.lock();
         state.hold.hold(run.releases, verdict);
         if failure.reaction == Reaction::Elsewhere {
+            state.memory.is_unanswered(None);
             return verdict;
         }
+        state.memory.is_unanswered(Some(failure.to_string()));
         let error = format!("{failure} ({})", failure.reaction.as_str());
         let next = reaction::describe(verdict);
         if state.memory.is_news("", &error, self.settings.repeat_warning) {

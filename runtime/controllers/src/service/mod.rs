@@ -27,6 +27,7 @@
 //! | [`vet`] | which addresses a load balancer may not have, whatever the provider says |
 //! | [`predicates`] | whether there is work for this controller, and which Nodes may be backends; computed from the object alone |
 //! | [`explain`], [`last_run`] | what is known of one Service, for those who ask why |
+//! | [`rehearsal`] | the same work on one Service, for a plan |
 //! | [`inventory`] | which load balancers there are, for those who compare providers |
 //!
 //! One queue for all causes, so at most one operation per Service runs at any time. Nothing waits for a load
@@ -63,6 +64,7 @@ pub(crate) mod provider;
 mod purpose;
 mod recording;
 mod refresh;
+mod rehearsal;
 mod report;
 mod rounds;
 mod run;
@@ -93,6 +95,7 @@ pub use explain::ServiceView;
 pub use memory::ServiceMemory;
 pub use metrics::ServiceMetrics;
 pub use provider::{LoadBalancerMember, LoadBalancerMembers};
+pub use rehearsal::ServiceRehearsal;
 pub use settings::ServiceSettings;
 
 use crate::cluster_addresses::ClusterAddresses;

@@ -35,9 +35,6 @@ pub(super) async fn at_start(syncer: &Syncer) {
     if limit.is_zero() {
         return;
     }
-    // Whoever has nothing yet cannot differ.
-    let is_old =
-        |job: &Job| has_finalizer(&job.service) || Record::of(&job.service).is_some() || !job.view.ingress.is_empty();
     let look = |member: usize| async move {
         let begun = Instant::now();
         let Some(provider) = syncer.provider(member) else { return };
@@ -62,6 +59,28 @@ pub(super) async fn at_start(syncer: &Syncer) {
         }
     };
     join_all(surveying(syncer).map(look)).await;
+}
+
+/// Whoever has nothing yet cannot differ.
+fn is_old(job: &Job) -> bool {
+    has_finalizer(&job.service) || Record::of(&job.service).is_some() || !job.view.ingress.is_empty()
+}
+
+/// The comparison at the start, for a plan: notes what differs, however long that takes. Returns the Services of which nobody knows how they
+/// stand, with why.
+pub(super) async fn seen(syncer: &Syncer, member: usize) -> Vec<(Key, String)> {
+    let Some(provider) = syncer.provider(member) else { return vec![] };
+    if surveys(syncer, member) {
+        return survey(syncer, &provider, is_old).await.unknown;
+    }
+    let keys: Vec<Key> = jobs(syncer, &provider).filter(|(_, job)| is_compared(job)).map(|(key, _)| key).collect();
+    let mut unknown = vec![];
+    for key in keys {
+        if let Err(failure) = differs(syncer, &key, member).await {
+            unknown.push((key, failure.to_string()));
+        }
+    }
+    unknown
 }
 
 /// Verifies until it is dropped, from when `ready` is told. What differs is sent to `queue`.
@@ -213,11 +232,13 @@ struct Surveyed {
     /// Services that need a look.
     found: Vec<Key>,
     compared: Compared,
+    /// Services of which nobody knows how they stand, with why.
+    unknown: Vec<(Key, String)>,
 }
 
 /// Surveys the Services of a provider that are `asked` about.
 async fn survey(syncer: &Syncer, provider: &Arc<Provider>, asked: impl Fn(&Job) -> bool) -> Surveyed {
-    let mut surveyed = Surveyed { found: vec![], compared: Compared::default() };
+    let mut surveyed = Surveyed { found: vec![], compared: Compared::default(), unknown: vec![] };
     let offers = jobs(syncer, provider).filter(|(_, job)| job.is_undecided);
     let offers = offers.map(|(key, job)| (key, job.service)).collect();
     // Whose load balancer is not known is not compared.
@@ -250,6 +271,7 @@ async fn survey(syncer: &Syncer, provider: &Arc<Provider>, asked: impl Fn(&Job) 
                 // Whatever the reaction: none of them was compared.
                 surveyed.compared.asked += some.len();
                 surveyed.compared.open += some.len();
+                surveyed.unknown.extend(some.into_iter().map(|(key, _)| (key, failure.to_string())));
                 continue;
             }
         };
@@ -258,6 +280,7 @@ async fn survey(syncer: &Syncer, provider: &Arc<Provider>, asked: impl Fn(&Job) 
             surveyed.compared.add(failure);
             if let Some(failure) = failure {
                 tracing::debug!(object = %key.object_name(), %failure, "not known how the load balancer stands");
+                surveyed.unknown.push((key, failure.to_string()));
                 continue;
             }
             let found = Found::new(job.target, provider, standing);

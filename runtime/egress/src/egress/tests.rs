@@ -3,6 +3,7 @@
 mod beside_signature;
 mod calls;
 mod cloud;
+mod forbidden;
 mod guesses;
 mod logins;
 mod rotation;
@@ -291,21 +292,6 @@ async fn an_attempt_that_arrived_is_not_forgotten_when_the_next_one_is_not_sent(
         assert_eq!((error.reason, error.maybe_sent), (reason, true), "{failure}: {error}");
         assert_eq!(rig.cloud.take().len(), 1, "{failure}");
     }
-}
-
-#[tokio::test]
-async fn who_does_not_lead_changes_nothing_and_may_look() {
-    let cloud = Cloud::start(|_| ok("{}"));
-    let rig = Rig::with(cloud, Arc::default(), Leader::new(false), |_| {});
-    for effect in [Effect::Repeatable, Effect::Once] {
-        for method in [Method::Get, Method::Post, Method::Put, Method::Patch, Method::Delete] {
-            let error = rig.send(request(method, effect)).await.unwrap_err();
-            assert_eq!((error.reason, error.maybe_sent), (TransportReason::ReadOnly, false), "{method:?}");
-            assert_eq!(error.message, "DO IT: this process is not the leader, and may not change the cloud");
-        }
-    }
-    assert_eq!(rig.cloud.take(), []);
-    assert_eq!(rig.send(post(Effect::Read)).await.unwrap().status, 200);
 }
 
 #[tokio::test]

@@ -57,13 +57,14 @@ fn row(arg: &Arg) -> String {
     format!("| `{}` | {default} | {help}{one_of} |\n", spelling(arg))
 }
 
-/// The flags of a command, each under its heading; the headings in the order in which they come.
-fn tables(command: &Command) -> String {
+/// The flags of a command, each under its heading; the headings in the order in which they come. Without those that are `elsewhere`.
+fn tables(command: &Command, elsewhere: &[&str]) -> String {
     let mut tables: Vec<(&str, String)> = vec![];
     let is_flag = |arg: &&Arg| {
         !matches!(arg.get_action(), ArgAction::Help | ArgAction::HelpShort | ArgAction::Version) && !arg.is_hide_set()
     };
-    for arg in command.get_arguments().filter(is_flag) {
+    let is_here = |arg: &&Arg| !elsewhere.contains(&arg.get_id().as_str());
+    for arg in command.get_arguments().filter(is_flag).filter(is_here) {
         let heading = arg.get_help_heading().unwrap_or(if arg.is_positional() { "Arguments" } else { "Options" });
         match tables.iter_mut().find(|(known, _)| *known == heading) {
             Some((_, rows)) => rows.push_str(&row(arg)),
@@ -81,10 +82,18 @@ fn the_reference_has_every_flag_of_every_command() {
     let mut cli = Cli::command();
     cli.build();
     let mut page = String::new();
+    let run = cli.find_subcommand(super::RUN).unwrap();
+    let of_run: Vec<&str> = run.get_arguments().map(|arg| arg.get_id().as_str()).collect();
     for command in cli.get_subcommands().filter(|command| command.get_name() != "help") {
         let about = sentence(&command.get_about().map(ToString::to_string).unwrap_or_default());
         let gap = if page.is_empty() { "" } else { "\n" };
-        write!(page, "{gap}## wasm-ccm {}\n\n{about}\n{}", command.get_name(), tables(command)).unwrap();
+        // One table of them is enough.
+        let (too, elsewhere) = match command.get_name() == super::PLAN {
+            true => (" It also takes every flag of `run`.", of_run.as_slice()),
+            false => ("", [].as_slice()),
+        };
+        let tables = tables(command, elsewhere);
+        write!(page, "{gap}## wasm-ccm {}\n\n{about}{too}\n{tables}", command.get_name()).unwrap();
     }
     is_current("flags", &page).unwrap();
 }

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `nodes` | Nodes and their droplets: initialised, switched off, gone |
 //! | `balancers` | Services and their load balancers: made, changed, followed, handed over, deleted |
+//! | `plan` | what `wasm-ccm plan` shows, and that it is what `run` does; and that what is ensured is stable |
 //! | `restored` | Services from a backup, and copies: whose load balancer is whose shows at the cloud |
 //! | `takeover` | what the Go manager has left: nothing of it is written |
 //! | `whole` | the public access firewall and the cluster's tag |
@@ -16,6 +17,7 @@ mod balancers;
 mod cloud;
 mod cluster_controller;
 mod nodes;
+mod plan;
 mod restored;
 mod takeover;
 
@@ -67,12 +69,26 @@ pub(crate) fn start_from(
     flags: &[&str],
 ) -> Actor {
     let url = cloud.url();
-    let own = [("DO_ACCESS_TOKEN", TOKEN), ("DO_OVERRIDE_URL", url.as_str())];
-    let environment: Vec<_> = own.iter().chain(environment).copied().collect();
+    let (environment, flags) = configured(cloud, file, &url, environment, flags);
+    Actor::from(Host::start_in(stage.kubeconfig(), &environment, flags).unwrap())
+}
+
+/// The environment and the flags of a host with this cloud at `url`.
+fn configured<'a>(
+    cloud: &Cloud,
+    file: &Path,
+    url: &'a str,
+    environment: &[(&'a str, &'a str)],
+    flags: &[&str],
+) -> (Vec<(&'a str, &'a str)>, Vec<String>) {
+    let own = [("DO_ACCESS_TOKEN", TOKEN), ("DO_OVERRIDE_URL", url)];
+    let is_given = |name: &str| environment.iter().any(|(given, _)| *given == name);
+    let own = own.into_iter().filter(|(name, _)| !is_given(name));
+    let environment: Vec<_> = own.chain(environment.iter().copied()).collect();
     let grants = environment.iter().map(|(name, _)| format!("--allow-env={name}"));
     let flags = FLAGS.iter().chain(flags).map(|flag| (*flag).to_owned());
-    let all = flags.chain(cloud.flags()).chain(grants).chain([from(file)]);
-    Actor::from(Host::start_in(stage.kubeconfig(), &environment, all).unwrap())
+    let flags = flags.chain(cloud.flags()).chain(grants).chain([from(file)]).collect();
+    (environment, flags)
 }
 
 /// Droplets with these IDs, each called `n` and its ID, with Nodes that are done.

@@ -11,9 +11,11 @@ use ccm_cluster::{ControlPlane, Settings, User};
 use ccm_e2e::host::{Host, SERVICE_ACCOUNT, component, until};
 use ccm_e2e::manifest;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::PostParams;
 use kube::{Api, Client};
 use parking_lot::Mutex;
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -133,13 +135,34 @@ impl Stage {
                 namespace: namespace.map(str::to_owned),
                 ..ResourceAttributes::default()
             };
-            self.await_allowed(attributes).await;
+            self.await_allowed(&self.user, attributes).await;
         }
     }
 
-    async fn await_allowed(&self, attributes: ResourceAttributes) {
+    /// Lets [`RIVAL`] read Nodes and Services, and nothing else; returns its kubeconfig.
+    pub(crate) async fn reader(&self) -> &Path {
+        let meta = json!({ "name": "reader" });
+        let rules =
+            json!([{ "apiGroups": [""], "resources": ["nodes", "services"], "verbs": ["get", "list", "watch"] }]);
+        let role: ClusterRole = serde_json::from_value(json!({ "metadata": meta, "rules": rules })).unwrap();
+        Api::all(self.client().clone()).create(&PostParams::default(), &role).await.unwrap();
+        let role = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reader" });
+        let subject = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": RIVAL });
+        let binding = json!({ "metadata": meta, "roleRef": role, "subjects": [subject] });
+        let binding: ClusterRoleBinding = serde_json::from_value(binding).unwrap();
+        Api::all(self.client().clone()).create(&PostParams::default(), &binding).await.unwrap();
+        let attributes = ResourceAttributes {
+            resource: Some("services".to_owned()),
+            verb: Some("watch".to_owned()),
+            ..ResourceAttributes::default()
+        };
+        self.await_allowed(RIVAL, attributes).await;
+        self.cluster.kubeconfig_of(RIVAL).unwrap()
+    }
+
+    async fn await_allowed(&self, user: &str, attributes: ResourceAttributes) {
         let spec = SubjectAccessReviewSpec {
-            user: Some(self.user.clone()),
+            user: Some(user.to_owned()),
             resource_attributes: Some(attributes),
             ..SubjectAccessReviewSpec::default()
         };

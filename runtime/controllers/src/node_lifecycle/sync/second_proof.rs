@@ -12,7 +12,7 @@ use crate::store::Node;
 
 impl Syncer {
     /// The cloud has said that the machine is absent. Only who may delete asks for a proof, which costs the cloud more.
-    pub(super) async fn second_proof(&self, node: Arc<Node>) -> Verdict {
+    pub(in crate::node_lifecycle) async fn second_proof(&self, node: Arc<Node>) -> Verdict {
         let name = node.name_any();
         let Some(keeper) = self.keeper(&node) else {
             // Its provider was exchanged at this moment.

@@ -9,6 +9,7 @@ use kube::ResourceExt as _;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
+use super::plan::settled;
 use super::{Cloud, ID, await_balanced, await_members, is_served, members, of, start};
 use crate::look::{await_event, nodes};
 use crate::service_look::{
@@ -136,6 +137,7 @@ async fn a_load_balancer_is_handed_from_one_service_to_another_without_losing_it
     let left = cloud.balancers();
     assert_eq!((left.len(), left[0].spec.size_unit, cloud.count(Endpoint::DeleteBalancer)), (1, 1, 0));
     assert_eq!(cloud.done(Endpoint::CreateBalancer), 1);
+    settled(&stage, &cloud, &[], &[]).await;
     delete(client, "new").await;
     await_absent(&services(client), "new", LIMIT).await.unwrap();
     assert_eq!(cloud.balancers(), []);

@@ -68,6 +68,11 @@ impl Cloud {
         done.filter(|exchange| exchange.endpoint == Some(endpoint)).count()
     }
 
+    /// Whether it fails at random.
+    pub(crate) const fn is_faulty(&self) -> bool {
+        self.seed.is_some()
+    }
+
     /// How many requests something struck, planned or not.
     fn struck(&self) -> usize {
         self.exchanges().iter().filter(|exchange| exchange.fault.is_some()).count()

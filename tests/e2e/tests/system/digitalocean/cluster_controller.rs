@@ -3,6 +3,7 @@
 use ccm_sim_digitalocean::{DigitalOcean, Droplet, Endpoint, Firewall};
 use serde_json::json;
 
+use super::plan::settled;
 use super::{Cloud, ID, await_balanced, members, start};
 use crate::look::await_event;
 use crate::service_look::{annotated, change, delete, serve};
@@ -137,6 +138,7 @@ async fn what_the_cluster_as_a_whole_has_is_written_once() {
     }
     assert_eq!(cloud.firewalls().len(), 1);
     assert_eq!(cloud.count(Endpoint::TagResources), 2, "the other one was tagged at its creation");
+    settled(&stage, &cloud, &environment, &[]).await;
     host.end().await;
     cloud.check().unwrap();
 }

@@ -5,6 +5,7 @@ use ccm_sim_digitalocean::{DigitalOcean, Droplet, DropletStatus, Endpoint, TOKEN
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 
+use super::plan::settled;
 use super::{Cloud, initialised, provider_id, start};
 use crate::look::{PAIRS, addresses, await_event, await_untainted, get, is_tainted, nodes};
 use crate::stage::{Actor, LIMIT, Stage};
@@ -66,6 +67,7 @@ async fn do_255_a_node_gets_what_its_droplet_has_by_name_or_by_provider_id() {
         let pairs = PAIRS.map(|(old, new)| [old, new].map(|label| node.labels().get(label).map(String::as_str)));
         assert_eq!(pairs, [[Some(size); 2], [None; 2], [Some(region); 2]], "{name}");
     }
+    settled(&stage, &cloud, &[("REGION", "nyc3")], &[]).await;
     host.end().await;
     cloud.check().unwrap();
 }

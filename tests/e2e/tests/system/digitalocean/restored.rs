@@ -7,6 +7,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 
+use super::plan::settled;
 use super::{Cloud, ID, await_balanced, is_served, members, start};
 use crate::look::await_event;
 use crate::service_look::{
@@ -98,6 +99,7 @@ async fn restored_services_have_their_load_balancers_and_addresses_again_by_the_
     let renamed =
         |cloud: &DigitalOcean| cloud.balancers().iter().any(|one| one.spec.name == format!("a{of_web}")[..32]);
     cloud.until(LIMIT, renamed).await.unwrap();
+    settled(&stage, &cloud, &[], &[]).await;
     for name in names {
         delete(client, name).await;
         await_absent(&services(client), name, LIMIT).await.unwrap();

@@ -1,0 +1,75 @@
+//! The work on one Service, for a plan.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures::future::join_all;
+use tokio::time::Duration;
+
+use super::backends::Backends;
+use super::entry::ServiceEntry;
+use super::key::Key;
+use super::ownership::Work;
+use super::plan::Reason;
+use super::syncer::Syncer;
+use super::{ServiceController, verify};
+use crate::queue::Verdict;
+use crate::rehearsal::Rehearsed;
+
+/// How often the work on a Service begins anew at once, when something has changed meanwhile.
+const MOST_RUNS: usize = 8;
+
+/// A service controller that does its work only when it is asked to.
+pub struct ServiceRehearsal {
+    syncer: Arc<Syncer>,
+    /// How these stand in the cloud is not known: why.
+    unseen: HashMap<Key, String>,
+}
+
+impl ServiceController {
+    /// Takes the Nodes that there are, and compares the Services with the cloud, as at the start of a process. Rehearses from then on. Both
+    /// stores must be complete.
+    pub async fn rehearsal(self) -> ServiceRehearsal {
+        let Self { syncer, sources, .. } = self;
+        syncer.backends.replace(Backends::select(&sources.nodes.state()));
+        let surveyed = syncer.members.keys().map(|member| verify::seen(&syncer, *member));
+        let unseen = join_all(surveyed).await.into_iter().flatten().collect();
+        ServiceRehearsal { syncer, unseen }
+    }
+}
+
+impl ServiceRehearsal {
+    /// Does what there is to do for a Service. `goes_on` is asked before the work begins anew: it must not where something was kept from
+    /// leaving, because what follows hangs on the answer.
+    pub async fn rehearse(&self, namespace: &str, name: &str, goes_on: impl Fn() -> bool) -> Rehearsed {
+        let key = Key::new(name).within(namespace);
+        for _ in 0..MOST_RUNS {
+            let verdict = Box::pin(self.syncer.sync(&key)).await;
+            if !matches!(verdict, Verdict::After(Duration::ZERO)) || !goes_on() {
+                break;
+            }
+        }
+        self.rehearsed(&key)
+    }
+
+    fn rehearsed(&self, key: &Key) -> Rehearsed {
+        let syncer = &self.syncer;
+        let Some(service) = syncer.store.get(key) else { return Rehearsed::default() };
+        let work = syncer.work(key, &syncer.memory.newest(key, Arc::clone(&service)));
+        let (decided, why) = syncer.memory.with(key, ServiceEntry::last).unwrap_or_default();
+        let plan = decided.unwrap_or_else(|| syncer.plan_of(&service, work));
+        let unseen = || self.unseen.get(key).filter(|_| plan.is_nothing()).cloned();
+        let waits = || (plan.reason == Reason::WaitsForOthers).then(|| plan.reason.to_string());
+        let strands = || matches!(work, Work::Stranded(_)).then(|| plan.reason.to_string());
+        let unknown = why.or_else(unseen).or_else(waits).or_else(strands);
+        Rehearsed { decision: Some(plan.to_string()), unknown }
+    }
+}
+
+impl ServiceEntry {
+    /// The last decision, and what the last try came to, if it failed or the cloud is at work.
+    fn last(&mut self) -> (Option<super::plan::Plan>, Option<String>) {
+        let decision = self.last_run.decision.as_ref().map(|(plan, _)| plan.clone());
+        (decision, self.why().map(ToOwned::to_owned))
+    }
+}

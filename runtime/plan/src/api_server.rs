@@ -1,0 +1,121 @@
+//! A client of the API server that sends nothing but GET. It notes every write, and answers it as the API server would.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use http::header::CONTENT_TYPE;
+use http::{Method, Request, Response, StatusCode};
+use kube::Client;
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::journal::{Journal, Stopped};
+use crate::patch::{self, Patched};
+
+/// A client that reads by way of `client`. Nothing else leaves, whatever is asked for.
+#[must_use]
+pub fn read_only(client: &Client, journal: Arc<Journal>) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let stopping = Arc::new(Stopping { client: client.clone(), journal, written: Mutex::default() });
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let stopping = Arc::clone(&stopping);
+        async move { stopping.answer(request).await }
+    });
+    Client::new(service, namespace)
+}
+
+struct Stopping {
+    client: Client,
+    journal: Arc<Journal>,
+    /// Objects as they would be after the writes so far, by path.
+    written: Mutex<HashMap<String, Value>>,
+}
+
+impl Stopping {
+    /// This is the one place that keeps a plan from writing to the cluster.
+    async fn answer(&self, request: Request<Body>) -> kube::Result<Response<Body>> {
+        if request.method() == Method::GET {
+            return self.client.send(request).await;
+        }
+        let (parts, body) = request.into_parts();
+        let body = body.collect_bytes().await?;
+        let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let path = parts.uri.path().to_owned();
+        let object = path.trim_end_matches("/status").to_owned();
+        let kind = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default().to_owned();
+        let is_patch = parts.method == Method::PATCH;
+        if !is_patch && parts.method != Method::DELETE {
+            self.note(&parts.method, path, body);
+            return Ok(refusal(StatusCode::FORBIDDEN, "Forbidden", "a plan does not write"));
+        }
+        let before = match self.before(&object).await? {
+            Ok(before) => before,
+            Err(answer) => return Ok(answer),
+        };
+        let preconditions = if is_patch { body.get("metadata") } else { body.get("preconditions") };
+        let differs = |name: &str| {
+            let wanted =
+                preconditions.and_then(|preconditions| preconditions.get(name)).filter(|wanted| !wanted.is_null());
+            wanted.is_some_and(|wanted| Some(wanted) != before.pointer(&format!("/metadata/{name}")))
+        };
+        if differs("uid") || differs("resourceVersion") {
+            return Ok(refusal(StatusCode::CONFLICT, "Conflict", "the object has been modified"));
+        }
+        let after = match is_patch {
+            true => patch::apply(&before, &body, &kind),
+            false => {
+                Patched::Done(json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success" }))
+            }
+        };
+        let after = match after {
+            Patched::Done(after) => after,
+            Patched::TestFailed => {
+                return Ok(refusal(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", "a test of the patch does not hold"));
+            }
+        };
+        self.note(&parts.method, path, body);
+        let mut written = self.written.lock();
+        if is_patch {
+            let after = patch::as_newer(after);
+            let answer = answer(StatusCode::OK, &after);
+            written.insert(object, after);
+            return Ok(answer);
+        }
+        written.remove(&object);
+        Ok(answer(StatusCode::OK, &after))
+    }
+
+    fn note(&self, method: &Method, path: String, body: Value) {
+        self.journal.note(Stopped::Cluster { method: method.to_string(), path, body });
+    }
+
+    /// The object as it is by now, or what the API server says instead.
+    async fn before(&self, path: &str) -> kube::Result<Result<Value, Response<Body>>> {
+        if let Some(written) = self.written.lock().get(path).cloned() {
+            return Ok(Ok(written));
+        }
+        let request = Request::get(path).body(Body::empty()).map_err(kube::Error::HttpError)?;
+        let answer = self.client.send(request).await?;
+        if !answer.status().is_success() {
+            return Ok(Err(answer));
+        }
+        let body = answer.into_body().collect_bytes().await?;
+        Ok(Ok(serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?))
+    }
+}
+
+fn answer(status: StatusCode, body: &Value) -> Response<Body> {
+    let mut response = Response::new(Body::from(body.to_string().into_bytes()));
+    *response.status_mut() = status;
+    response
+}
+
+fn refusal(status: StatusCode, reason: &str, message: &str) -> Response<Body> {
+    let code = status.as_u16();
+    let body = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": reason, "message": message, "code": code });
+    answer(status, &body)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+use http::header::HeaderValue;
+
+use super::*;
+
+const WEB: &str = "/api/v1/namespaces/default/services/web";
+
+/// A client that stops writes, before an API server that has one Service, and what reached that.
+fn stopping() -> (Client, Arc<Journal>, Arc<Mutex<Vec<String>>>) {
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let told = Arc::clone(&seen);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        told.lock().push(format!("{} {}", request.method(), request.uri().path()));
+        let found = json!({ "metadata": { "uid": "1", "resourceVersion": "7", "finalizers": ["a"] } });
+        let answer = match request.uri().path() {
+            WEB => answer(StatusCode::OK, &found),
+            _ => refusal(StatusCode::NOT_FOUND, "NotFound", "there is none"),
+        };
+        async move { Ok::<_, std::convert::Infallible>(answer) }
+    });
+    let journal: Arc<Journal> = Arc::default();
+    (read_only(&Client::new(service, "default"), Arc::clone(&journal)), journal, seen)
+}
+
+async fn send(client: &Client, method: Method, path: &str, kind: &'static str, body: Value) -> (StatusCode, Value) {
+    let mut request = Request::new(Body::from(body.to_string().into_bytes()));
+    *request.method_mut() = method;
+    *request.uri_mut() = path.parse().unwrap();
+    request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    let answer = client.send(request).await.unwrap();
+    let status = answer.status();
+    let body = answer.into_body().collect_bytes().await.unwrap();
+    (status, serde_json::from_slice(&body).unwrap())
+}
+
+#[tokio::test]
+async fn no_method_but_get_ever_reaches_the_api_server() {
+    let (client, journal, seen) = stopping();
+    for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::HEAD, Method::OPTIONS] {
+        send(&client, method, WEB, "application/merge-patch+json", json!({})).await;
+    }
+    assert!(seen.lock().iter().all(|request| request.starts_with("GET ")), "{:?}", seen.lock());
+    assert_eq!(journal.take().len(), 6, "each is noted");
+}
+
+#[tokio::test]
+async fn a_write_is_answered_with_what_was_there_and_all_that_was_written_since() {
+    let (client, journal, _) = stopping();
+    let status = format!("{WEB}/status?fieldManager=me");
+    let strategic = "application/strategic-merge-patch+json";
+    let first = json!({ "metadata": { "uid": "1", "resourceVersion": "7", "finalizers": ["b"] } });
+    let (code, after) = send(&client, Method::PATCH, &status, strategic, first.clone()).await;
+    let wanted = json!({ "metadata": { "uid": "1", "resourceVersion": "8", "finalizers": ["a", "b"] } });
+    assert_eq!((code, after), (StatusCode::OK, wanted));
+    // Bound to the state of before.
+    let (code, _) = send(&client, Method::PATCH, &status, strategic, first).await;
+    assert_eq!(code, StatusCode::CONFLICT);
+    let next = json!({ "metadata": { "resourceVersion": "8", "finalizers": ["c"] } });
+    let (_, after) = send(&client, Method::PATCH, &status, strategic, next).await;
+    assert_eq!(after["metadata"]["finalizers"], json!(["a", "b", "c"]));
+    let told = journal.take();
+    let paths = told.iter().map(|stopped| match stopped {
+        Stopped::Cluster { path, .. } => path.as_str(),
+        Stopped::Cloud(_) => panic!("{stopped:?}"),
+    });
+    assert_eq!(paths.collect::<Vec<_>>(), [format!("{WEB}/status"), format!("{WEB}/status")], "a conflict is no write");
+}
+
+#[tokio::test]
+async fn an_object_that_is_not_there_or_another_one_is_not_written() {
+    let (client, journal, _) = stopping();
+    let kind = "application/merge-patch+json";
+    let gone = WEB.replace("web", "gone");
+    assert_eq!(send(&client, Method::PATCH, &gone, kind, json!({})).await.0, StatusCode::NOT_FOUND);
+    let other = json!({ "preconditions": { "uid": "2", "resourceVersion": "7" } });
+    assert_eq!(send(&client, Method::DELETE, WEB, "application/json", other).await.0, StatusCode::CONFLICT);
+    let test = json!([{ "op": "test", "path": "/metadata/uid", "value": "2" }]);
+    let refused = send(&client, Method::PATCH, WEB, "application/json-patch+json", test).await.0;
+    assert_eq!(refused, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(journal.take(), []);
+    let right = json!({ "preconditions": { "uid": "1", "resourceVersion": "7" } });
+    assert_eq!(send(&client, Method::DELETE, WEB, "application/json", right).await.0, StatusCode::OK);
+    assert_eq!(journal.take().len(), 1);
+}

@@ -1,0 +1,391 @@
+//! Has the controllers rehearse, one object after the other, and gathers what each of them would write.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use ccm_apiserver::{ApiGate, ApiGateSettings, EventRecorder, EventSettings};
+use ccm_cloud::{BatchSettings, Batcher, Capability, Cluster, Lookups, Member};
+use ccm_controllers::{
+    ClusterAddresses, ClusterController, ClusterControllerParts, ClusterMember, ClusterNodes, ClusterSettings,
+    JournalPlace, LoadBalancerMember, LoadBalancerMembers, Metrics, Node, NodeController, NodeControllerParts,
+    NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings, NodeSettings, PodRanges, ReflectorHandle,
+    Rehearsed, RouteController, RouteControllerParts, RouteMember, RouteSettings, ServiceController,
+    ServiceControllerParts, ServiceMemory, ServiceSettings,
+};
+use ccm_rollout::opened::Opened;
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Service;
+use kube::Client;
+use kube::runtime::reflector::ObjectRef;
+use prometheus_client::registry::Registry;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::journal::{Journal, Stopped};
+use crate::report::{ObjectPlan, Plan};
+
+/// Nodes that are asked about at the same time, so that the lookups become few calls.
+const NODES: usize = 500;
+/// Number of consecutive calls that a lookup may wait for.
+const LOOKUP_CALLS: u32 = 5;
+
+/// What is planned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// Everything that the controllers take care of.
+    All,
+    /// One Service.
+    Service {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// One Node.
+    Node(String),
+}
+
+/// Which controllers the host runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Controllers {
+    /// Initialises and refreshes Nodes.
+    pub node: bool,
+    /// Deletes and taints Nodes.
+    pub node_lifecycle: bool,
+    /// Makes load balancers.
+    pub service: bool,
+    /// Looks after the cluster as a whole.
+    pub cluster: bool,
+}
+
+/// How they are set.
+pub struct Settings {
+    /// See [`ApiGateSettings`].
+    pub gate: ApiGateSettings,
+    /// How lookups become calls.
+    pub batches: BatchSettings,
+    /// Of the node controller.
+    pub node: NodeSettings,
+    /// Of the node lifecycle controller.
+    pub node_lifecycle: NodeLifecycleSettings,
+    /// Where deletions of Nodes are noted.
+    pub deletions: JournalPlace,
+    /// Of the service controller.
+    pub service: ServiceSettings,
+    /// Of the route controller, with the ranges of pods; none where no routes are kept.
+    pub route: Option<(RouteSettings, PodRanges)>,
+    /// Of the cluster controller.
+    pub cluster: ClusterSettings,
+}
+
+/// What a plan is made with.
+pub struct PlanParts {
+    /// The client of [`read_only`](crate::read_only).
+    pub client: Client,
+    /// Its journal, which is the leadership of the providers as well.
+    pub journal: Arc<Journal>,
+    /// The providers in the operator's order.
+    pub providers: Vec<Opened>,
+    /// All Nodes. The list must be complete.
+    pub nodes: ReflectorHandle<Node>,
+    /// All Services. The list must be complete.
+    pub services: ReflectorHandle<Service>,
+    /// Which addresses are the cluster's own.
+    pub addresses: ClusterAddresses,
+    /// Which controllers the host runs.
+    pub controllers: Controllers,
+    /// How.
+    pub settings: Settings,
+}
+
+/// Says what the host would write, and writes nothing.
+///
+/// # Errors
+///
+/// There is no such object, or the controller that takes care of it is not among those that run.
+pub async fn plan(parts: PlanParts, target: Target) -> Result<Plan> {
+    let mut work = JoinSet::new();
+    let planner = Planner::new(parts, &mut work);
+    match target {
+        Target::All => Ok(planner.all().await),
+        Target::Service { namespace, name } => planner.service(&namespace, &name).await,
+        Target::Node(name) => planner.node(&name).await,
+    }
+}
+
+struct Planner {
+    parts: PlanParts,
+    gate: ApiGate,
+    recorder: EventRecorder,
+    metrics: Metrics,
+    lookups: Lookups,
+}
+
+/// Keys of nobody: a rehearsal looks at what it is asked about.
+fn no_keys<T>() -> mpsc::Receiver<T> {
+    mpsc::channel(1).1
+}
+
+impl Planner {
+    fn new(parts: PlanParts, work: &mut JoinSet<()>) -> Self {
+        let metrics = Metrics::register(&mut Registry::default());
+        // Nothing but reads leaves by this client, so the gate may be open.
+        let gate = ApiGate::new(parts.client.clone(), metrics.api.clone(), parts.settings.gate);
+        // Nobody writes Events.
+        let (recorder, _) = EventRecorder::new(gate.clone(), metrics.events.clone(), EventSettings::default());
+        let batches = parts.settings.batches;
+        let member = |opened: &Opened| {
+            let (batcher, lookups) = Batcher::new(Arc::clone(&opened.provider), batches);
+            work.spawn(lookups);
+            let provider = Arc::clone(&opened.provider);
+            let name = provider.descriptor().name.clone();
+            Member { name, claims: Box::new(move |id: &str| provider.descriptor().owns(id)), batcher }
+        };
+        let lookups = Lookups::new(parts.providers.iter().map(member).collect());
+        Self { parts, gate, recorder, metrics, lookups }
+    }
+
+    async fn all(&self) -> Plan {
+        let mut plan = Plan::default();
+        let mut nodes: Vec<String> =
+            self.parts.nodes.reader().state().iter().map(|node| node.name.to_string()).collect();
+        nodes.sort_unstable();
+        for node in self.nodes(&nodes).await {
+            plan.add(node);
+        }
+        let services = self.parts.services.reader().state();
+        let mut services: Vec<(String, String)> = services.iter().map(|service| name_of(service)).collect();
+        services.sort_unstable();
+        for service in self.services(&services).await {
+            plan.add(service);
+        }
+        for object in self.routes().await.into_iter().chain(self.cluster().await) {
+            plan.add(object);
+        }
+        plan
+    }
+
+    async fn service(&self, namespace: &str, name: &str) -> Result<Plan> {
+        let key = ObjectRef::<Service>::new(name).within(namespace);
+        let missing = || format!("there is no Service {namespace}/{name}; `kubectl get services -A` lists all");
+        self.parts.services.reader().get(&key).with_context(missing)?;
+        if !self.parts.controllers.service {
+            bail!("--controllers leaves out the service controller: nothing is done for Services");
+        }
+        let objects = self.services(&[(namespace.to_owned(), name.to_owned())]).await;
+        Ok(Plan { looked_at: objects.len(), objects })
+    }
+
+    async fn node(&self, name: &str) -> Result<Plan> {
+        let missing = || format!("there is no Node {name}; `kubectl get nodes` lists all");
+        self.parts.nodes.reader().get(&ObjectRef::new(name)).with_context(missing)?;
+        let Controllers { node, node_lifecycle, .. } = self.parts.controllers;
+        if !(node || node_lifecycle) {
+            bail!("--controllers leaves out cloud-node and cloud-node-lifecycle: nothing is done for Nodes");
+        }
+        let objects = self.nodes(&[name.to_owned()]).await;
+        Ok(Plan { looked_at: objects.len(), objects })
+    }
+
+    async fn nodes(&self, names: &[String]) -> Vec<ObjectPlan> {
+        let mut rehearsed: BTreeMap<&str, (Rehearsed, Vec<Stopped>)> = BTreeMap::new();
+        if self.parts.controllers.node {
+            let node = self.node_controller().rehearsal();
+            let asked = names.iter().map(|name| async { (name.as_str(), node.rehearse(name).await) });
+            let mut asked = futures::stream::iter(asked).buffer_unordered(NODES);
+            while let Some((name, done)) = asked.next().await {
+                rehearsed.insert(name, (done, vec![]));
+            }
+            for stopped in self.parts.journal.take() {
+                let name = node_in(&stopped).and_then(|name| names.iter().find(|known| **known == name));
+                if let Some(name) = name {
+                    rehearsed.entry(name).or_default().1.push(stopped);
+                }
+            }
+        }
+        if self.parts.controllers.node_lifecycle {
+            let lifecycle = self.node_lifecycle_controller().rehearsal().await;
+            for name in names {
+                let Rehearsed { decision, unknown } = lifecycle.rehearse(name).await;
+                let (before, stopped) = rehearsed.entry(name).or_default();
+                before.decision = decision.or(before.decision.take());
+                before.unknown = before.unknown.take().or(unknown);
+                stopped.extend(self.parts.journal.take());
+            }
+        }
+        let planned = |(name, (done, stopped)): (&str, _)| ObjectPlan::new("Node", name.to_owned(), done, stopped);
+        rehearsed.into_iter().map(planned).collect()
+    }
+
+    async fn services(&self, names: &[(String, String)]) -> Vec<ObjectPlan> {
+        if !self.parts.controllers.service {
+            return vec![];
+        }
+        let journal = &self.parts.journal;
+        let controller = Box::pin(self.service_controller().rehearsal()).await;
+        let mut planned = vec![];
+        for (namespace, name) in names {
+            drop(journal.take());
+            let done = controller.rehearse(namespace, name, || !journal.has_change_of_a_cloud()).await;
+            planned.push(ObjectPlan::new("Service", format!("{namespace}/{name}"), done, journal.take()));
+        }
+        planned
+    }
+
+    async fn routes(&self) -> Vec<ObjectPlan> {
+        let Some(controller) = self.route_controller() else { return vec![] };
+        let controller = controller.rehearsal();
+        let mut planned = vec![];
+        for provider in controller.providers() {
+            let done = controller.rehearse(provider).await;
+            planned.push(ObjectPlan::new("Routes", provider.to_owned(), done, self.parts.journal.take()));
+        }
+        planned
+    }
+
+    async fn cluster(&self) -> Vec<ObjectPlan> {
+        if !self.parts.controllers.cluster {
+            return vec![];
+        }
+        let controller = self.cluster_controller().rehearsal();
+        let mut planned = vec![];
+        for provider in controller.providers() {
+            let done = controller.rehearse(provider).await;
+            planned.push(ObjectPlan::new("Cluster", provider.to_owned(), done, self.parts.journal.take()));
+        }
+        planned
+    }
+
+    // === The controllers ===
+
+    /// Providers with an optional interface, each with its place in the operator's order.
+    fn able(&self, capability: Capability) -> impl Iterator<Item = (usize, &Opened)> {
+        self.parts.providers.iter().enumerate().filter(move |(_, opened)| opened.provider.has(capability))
+    }
+
+    fn told(&self) -> ClusterNodes {
+        if self.parts.providers.len() == 1 { ClusterNodes::All } else { ClusterNodes::Own }
+    }
+
+    fn lookup_timeout(&self) -> Duration {
+        let longest = self.parts.providers.iter().map(|opened| opened.provider.call_time()).max();
+        longest.unwrap_or_default().saturating_mul(LOOKUP_CALLS)
+    }
+
+    fn node_controller(&self) -> NodeController {
+        let nodes = &self.parts.nodes;
+        NodeController::new(NodeControllerParts {
+            gate: self.gate.clone(),
+            store: nodes.reader(),
+            first_list: nodes.first_list(),
+            keys: no_keys(),
+            lookups: self.lookups.clone(),
+            recoveries: vec![],
+            recorder: self.recorder.clone(),
+            metrics: self.metrics.node.clone(),
+            queue_metrics: self.metrics.queue.clone(),
+            cluster_addresses: self.parts.addresses.clone(),
+            settings: NodeSettings { lookup_timeout: self.lookup_timeout(), ..self.parts.settings.node },
+        })
+    }
+
+    fn node_lifecycle_controller(&self) -> NodeLifecycleController {
+        let settings = self.parts.settings.node_lifecycle.clone();
+        NodeLifecycleController::new(NodeLifecycleParts {
+            gate: self.gate.clone(),
+            store: self.parts.nodes.reader(),
+            keys: no_keys(),
+            lookups: self.lookups.clone(),
+            recoveries: vec![],
+            journal: Some(self.parts.settings.deletions.clone()),
+            recorder: self.recorder.clone(),
+            metrics: self.metrics.node_lifecycle.clone(),
+            queue_metrics: self.metrics.queue.clone(),
+            settings: NodeLifecycleSettings { lookup_timeout: self.lookup_timeout(), ..settings },
+        })
+    }
+
+    fn service_controller(&self) -> ServiceController {
+        let PlanParts { nodes, services, .. } = &self.parts;
+        let member = |opened: &Opened| LoadBalancerMember {
+            provider: Arc::new(Arc::clone(&opened.provider)),
+            classes: opened.classes.clone(),
+        };
+        let members: LoadBalancerMembers =
+            self.able(Capability::LoadBalancers).map(|(place, opened)| (place, member(opened))).collect();
+        ServiceController::new(ServiceControllerParts {
+            gate: self.gate.clone(),
+            services: services.reader(),
+            services_listed: services.first_list(),
+            service_keys: no_keys(),
+            nodes: nodes.reader(),
+            nodes_listed: nodes.first_list(),
+            node_keys: no_keys(),
+            members,
+            memory: ServiceMemory::new(&self.metrics.service, &services.first_list()),
+            recoveries: vec![],
+            exchanges: vec![],
+            recorder: self.recorder.clone(),
+            metrics: self.metrics.service.clone(),
+            queue_metrics: self.metrics.queue.clone(),
+            cluster_addresses: self.parts.addresses.clone(),
+            settings: self.parts.settings.service,
+        })
+    }
+
+    fn route_controller(&self) -> Option<RouteController> {
+        let (settings, ranges) = self.parts.settings.route.clone()?;
+        let nodes = &self.parts.nodes;
+        let member = |(_, opened): (usize, &Opened)| RouteMember {
+            source: Arc::new(Arc::clone(&opened.provider)),
+            nodes: self.told(),
+            recoveries: vec![],
+        };
+        Some(RouteController::new(RouteControllerParts {
+            gate: self.gate.clone(),
+            nodes: nodes.reader(),
+            first_list: nodes.first_list(),
+            keys: no_keys(),
+            members: self.able(Capability::Routes).map(member).collect(),
+            ranges,
+            recorder: self.recorder.clone(),
+            metrics: self.metrics.route.clone(),
+            queue_metrics: self.metrics.queue.clone(),
+            settings,
+        }))
+    }
+
+    fn cluster_controller(&self) -> ClusterController {
+        let PlanParts { nodes, services, .. } = &self.parts;
+        let member = |(_, opened): (usize, &Opened)| ClusterMember {
+            cluster: Arc::clone(&opened.provider) as Arc<dyn Cluster>,
+            nodes: self.told(),
+            recoveries: vec![],
+        };
+        ClusterController::new(ClusterControllerParts {
+            nodes: nodes.reader(),
+            services: services.reader(),
+            first_lists: [nodes.first_list(), services.first_list()],
+            node_keys: no_keys(),
+            service_keys: no_keys(),
+            members: self.able(Capability::Cluster).map(member).collect(),
+            recorder: self.recorder.clone(),
+            metrics: self.metrics.cluster.clone(),
+            queue_metrics: self.metrics.queue.clone(),
+            settings: self.parts.settings.cluster,
+        })
+    }
+}
+
+fn name_of(service: &Service) -> (String, String) {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    (text(&service.metadata.namespace), text(&service.metadata.name))
+}
+
+/// The Node that a write of the cluster is about.
+fn node_in(stopped: &Stopped) -> Option<&str> {
+    let Stopped::Cluster { path, .. } = stopped else { return None };
+    path.strip_prefix("/api/v1/nodes/")?.split('/').next()
+}

@@ -1,0 +1,321 @@
+//! What a plan says, for people and for programs.
+
+use std::fmt;
+
+use ccm_cloud::ForbiddenChange;
+use ccm_controllers::Rehearsed;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::journal::Stopped;
+
+/// What is said of what comes after a change of a cloud.
+const FOLLOWS: &str = "what follows depends on the answer of the cloud";
+
+/// What the host would do.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Plan {
+    /// How many objects were looked at.
+    pub looked_at: usize,
+    /// Those that were asked for; of all, only those with writes or with something that is not known.
+    pub objects: Vec<ObjectPlan>,
+}
+
+/// What the host would do for one object.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectPlan {
+    /// `Service`, `Node`; `Routes` and `Cluster` for what a provider does for all of them.
+    pub kind: &'static str,
+    /// The name, of a Service with its namespace; of a provider for `Routes` and `Cluster`.
+    pub name: String,
+    /// What is decided and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<String>,
+    /// In their order.
+    pub writes: Vec<Write>,
+    /// Whether more may follow, of which nobody knows before the cloud has answered the last write.
+    pub more_may_follow: bool,
+    /// Why it is not known what the host would do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<String>,
+}
+
+/// One write.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "to")]
+pub enum Write {
+    /// Changes a cloud.
+    Cloud {
+        /// Name of the provider.
+        provider: String,
+        /// Name of its endpoint.
+        endpoint: String,
+        /// What the provider calls the request.
+        operation: String,
+        /// Of HTTP.
+        method: &'static str,
+        /// Path and query, after the base URL of the endpoint.
+        path: String,
+        /// As JSON where it is JSON; credentials are names.
+        body: Value,
+    },
+    /// Changes the cluster.
+    Cluster {
+        /// Of HTTP.
+        method: String,
+        /// Of the API server.
+        path: String,
+        /// The patch, or the conditions of a deletion.
+        body: Value,
+    },
+    /// A note of the host to itself in the cluster. Nothing else depends on it.
+    Note {
+        /// Of HTTP.
+        method: String,
+        /// Of the API server.
+        path: String,
+        /// The patch.
+        body: Value,
+    },
+}
+
+impl Plan {
+    /// Whether a cloud or the cluster would be changed. Notes of the host to itself do not count.
+    #[must_use]
+    pub fn has_changes(&self) -> bool {
+        self.objects.iter().flat_map(|object| &object.writes).any(|write| !matches!(write, Write::Note { .. }))
+    }
+
+    /// Whether something is not known.
+    #[must_use]
+    pub fn has_unknown(&self) -> bool {
+        self.objects.iter().any(|object| object.unknown.is_some())
+    }
+
+    /// Adds an object that is one of many: left out where there is nothing to say of it.
+    pub(crate) fn add(&mut self, object: ObjectPlan) {
+        self.looked_at = self.looked_at.saturating_add(1);
+        if !object.writes.is_empty() || object.unknown.is_some() {
+            self.objects.push(object);
+        }
+    }
+}
+
+impl ObjectPlan {
+    /// From what was decided, and what was stopped.
+    pub(crate) fn new(kind: &'static str, name: String, rehearsed: Rehearsed, stopped: Vec<Stopped>) -> Self {
+        let mut writes: Vec<Write> = vec![];
+        let mut more_may_follow = false;
+        for one in stopped {
+            match one {
+                Stopped::Cloud(change) if !change.is_after_another => {
+                    more_may_follow = true;
+                    let write = Write::from(change);
+                    // One that was refused is asked for in other ways, and tried again.
+                    if !writes.contains(&write) {
+                        writes.push(write);
+                    }
+                }
+                Stopped::Cluster { method, path, body } if !more_may_follow => {
+                    writes.push(Write::of_cluster(method, path, body));
+                }
+                // It follows from a refusal that there would not be.
+                Stopped::Cloud(_) | Stopped::Cluster { .. } => {}
+            }
+        }
+        let Rehearsed { decision, unknown } = rehearsed;
+        // What failed is what was stopped.
+        let unknown = unknown.filter(|_| !more_may_follow);
+        Self { kind, name, decision, writes, more_may_follow, unknown }
+    }
+}
+
+impl From<ForbiddenChange> for Write {
+    fn from(change: ForbiddenChange) -> Self {
+        let ForbiddenChange { provider, endpoint, method, target, body, operation, .. } = change;
+        let body = match serde_json::from_str(&body) {
+            _ if body.is_empty() => Value::Null,
+            Ok(json) => json,
+            Err(_) => Value::String(body),
+        };
+        Self::Cloud { provider, endpoint, operation, method, path: target, body }
+    }
+}
+
+impl Write {
+    fn of_cluster(method: String, path: String, body: Value) -> Self {
+        if is_note(&path, &body) { Self::Note { method, path, body } } else { Self::Cluster { method, path, body } }
+    }
+
+    fn parts(&self) -> (&'static str, &str, String, &Value) {
+        match self {
+            Self::Cloud { provider, endpoint, method, path, body, .. } => {
+                ("cloud", method, format!("{provider}/{endpoint} {path}"), body)
+            }
+            Self::Cluster { method, path, body } => ("cluster", method, path.clone(), body),
+            Self::Note { method, path, body } => ("note", method, path.clone(), body),
+        }
+    }
+}
+
+/// On one line, without what moves a terminal.
+fn plain(text: &str) -> String {
+    text.chars().map(|one| if one.is_control() { ' ' } else { one }).collect()
+}
+
+/// Whether a write says something that only the host reads: conditions of a Service, or deletions in its ConfigMap.
+fn is_note(path: &str, body: &Value) -> bool {
+    let has_only = |value: Option<&Value>, known: &[&str]| {
+        value.and_then(Value::as_object).is_none_or(|members| members.keys().all(|name| known.contains(&name.as_str())))
+    };
+    if path.contains("/configmaps/") {
+        return true;
+    }
+    path.contains("/services/")
+        && body.is_object()
+        && has_only(Some(body), &["metadata", "status"])
+        && has_only(body.get("metadata"), &["uid"])
+        && has_only(body.get("status"), &["conditions"])
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for object in &self.objects {
+            writeln!(f, "{object}")?;
+        }
+        let count =
+            |of: fn(&Write) -> bool| self.objects.iter().flat_map(|one| &one.writes).filter(|one| of(one)).count();
+        let cloud = count(|write| matches!(write, Write::Cloud { .. }));
+        let cluster = count(|write| matches!(write, Write::Cluster { .. }));
+        let notes = count(|write| matches!(write, Write::Note { .. }));
+        let unknown = self.objects.iter().filter(|object| object.unknown.is_some()).count();
+        let looked_at = self.looked_at;
+        write!(
+            f,
+            "writes to clouds: {cloud}, to the cluster: {cluster}, notes of the host to itself: {notes}; not known: {unknown}"
+        )?;
+        write!(f, "; objects looked at: {looked_at}. Nothing was written.")
+    }
+}
+
+impl fmt::Display for ObjectPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} {}", self.kind, self.name)?;
+        if let Some(decision) = &self.decision {
+            writeln!(f, "  {}", plain(decision))?;
+        }
+        for (place, write) in self.writes.iter().enumerate() {
+            let (to, method, path, body) = write.parts();
+            write!(f, "  {}. {to:<7} {method} {}", place.saturating_add(1), plain(&path))?;
+            if !body.is_null() {
+                write!(f, " {body}")?;
+            }
+            writeln!(f)?;
+        }
+        if self.more_may_follow {
+            writeln!(f, "  {FOLLOWS}")?;
+        }
+        match &self.unknown {
+            Some(why) => writeln!(f, "  not known: {}", plain(why)),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn cluster(path: &str, body: Value) -> Stopped {
+        Stopped::Cluster { method: "PATCH".to_owned(), path: path.to_owned(), body }
+    }
+
+    fn cloud(method: &'static str, body: &str, is_after_another: bool) -> Stopped {
+        Stopped::Cloud(ForbiddenChange {
+            provider: "ocean".to_owned(),
+            endpoint: "api".to_owned(),
+            method,
+            target: "/v2/balancers".to_owned(),
+            body: body.to_owned(),
+            operation: "POST /v2/balancers".to_owned(),
+            is_after_another,
+        })
+    }
+
+    fn planned(rehearsed: Rehearsed, stopped: Vec<Stopped>) -> Plan {
+        let mut plan = Plan::default();
+        plan.add(ObjectPlan::new("Service", "default/web".to_owned(), rehearsed, stopped));
+        plan
+    }
+
+    /// A condition that says why nothing was done, after a change that was only not sent, is none that the host would write.
+    #[test]
+    fn what_comes_after_a_change_of_a_cloud_is_not_known_and_not_shown() {
+        let finalizer = json!({ "metadata": { "finalizers": ["f"] } });
+        let stopped = vec![
+            cluster("/api/v1/namespaces/default/services/web/status", finalizer.clone()),
+            cloud("POST", r#"{"name":"web"}"#, false),
+            cloud("POST", r#"{"name":"web"}"#, false),
+            cloud("DELETE", "", true),
+            cluster("/api/v1/namespaces/default/services/web/status", json!({ "status": { "loadBalancer": {} } })),
+        ];
+        let failed = Rehearsed { decision: Some("ensure it".to_owned()), unknown: Some("it was not sent".to_owned()) };
+        let plan = planned(failed, stopped);
+        assert!(plan.has_changes() && !plan.has_unknown());
+        let told = plan.to_string();
+        let wanted = "Service default/web\n  ensure it\n  \
+                      1. cluster PATCH /api/v1/namespaces/default/services/web/status {\"metadata\":{\"finalizers\":[\"f\"]}}\n  \
+                      2. cloud   POST ocean/api /v2/balancers {\"name\":\"web\"}\n  \
+                      what follows depends on the answer of the cloud\n\n\
+                      writes to clouds: 1, to the cluster: 1, notes of the host to itself: 0; not known: 0; objects looked at: 1. \
+                      Nothing was written.";
+        assert_eq!(told, wanted);
+        let json = serde_json::to_value(&plan).unwrap();
+        let cloud = json!({
+            "to": "cloud", "provider": "ocean", "endpoint": "api", "operation": "POST /v2/balancers", "method": "POST",
+            "path": "/v2/balancers", "body": { "name": "web" },
+        });
+        assert_eq!(json["objects"][0]["writes"][1], cloud);
+        assert_eq!(json["objects"][0]["moreMayFollow"], true);
+    }
+
+    #[test]
+    fn a_note_of_the_host_to_itself_is_shown_and_is_no_change() {
+        let path = "/api/v1/namespaces/default/services/web/status";
+        let note = json!({ "metadata": { "uid": "1" }, "status": { "conditions": [{ "type": "LoadBalancerReady" }] } });
+        let plan = planned(Rehearsed::default(), vec![cluster(path, note)]);
+        assert!(!plan.has_changes(), "{plan}");
+        assert!(plan.to_string().contains("1. note    PATCH"), "{plan}");
+        for more in [
+            json!({ "metadata": { "uid": "1", "annotations": { "a": "b" } }, "status": { "conditions": [] } }),
+            json!({ "metadata": { "uid": "1" }, "status": { "conditions": [], "loadBalancer": null } }),
+            json!([{ "op": "remove", "path": "/metadata/finalizers/0" }]),
+        ] {
+            assert!(planned(Rehearsed::default(), vec![cluster(path, more.clone())]).has_changes(), "{more}");
+        }
+        let network = json!({ "status": { "conditions": [{ "type": "NetworkUnavailable" }] } });
+        assert!(planned(Rehearsed::default(), vec![cluster("/api/v1/nodes/n1/status", network)]).has_changes());
+    }
+
+    #[test]
+    fn no_text_of_others_moves_the_terminal() {
+        let bad = "\u{1b}[2J\r\nService default/other";
+        let rehearsed = Rehearsed { decision: Some(bad.to_owned()), unknown: Some(bad.to_owned()) };
+        let told = planned(rehearsed, vec![cluster(bad, json!({ "a": bad }))]).to_string();
+        assert!(!told.contains(['\u{1b}', '\r']), "{told:?}");
+        assert_eq!(told.lines().filter(|line| line.starts_with("Service")).count(), 1, "{told:?}");
+    }
+
+    #[test]
+    fn what_is_not_known_is_never_told_as_nothing() {
+        let unknown = Rehearsed { decision: None, unknown: Some("the cloud said 401".to_owned()) };
+        let plan = planned(unknown, vec![]);
+        assert!(plan.has_unknown() && !plan.has_changes());
+        assert!(plan.to_string().contains("  not known: the cloud said 401\n"), "{plan}");
+        assert_eq!(planned(Rehearsed::default(), vec![]), Plan { looked_at: 1, objects: vec![] });
+    }
+}

@@ -1,0 +1,84 @@
+//! Providers that are opened once, for a command: each component passes the gate as the first one of a process, and nothing follows its source.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use ccm_cloud::{EventSink, Severity, Subject};
+use ccm_sandbox::{CallEnd, CallObserver, Pool, Provider, Sandbox};
+use kube::Client;
+
+use crate::config::ProviderConfig;
+use crate::context::SharedContext;
+use crate::gate::{self, Rejected};
+use crate::pipeline::{Listeners, NotAdmitted, Surroundings, check_together};
+use crate::release::Release;
+use crate::state_folder::ProbationFiles;
+use crate::status::ProviderStatuses;
+
+/// A provider that passed the gate.
+pub struct Opened {
+    /// Ready to be asked.
+    pub provider: Arc<Provider>,
+    /// Load balancer classes that it serves, besides Services without a class.
+    pub classes: Vec<String>,
+}
+
+/// Hears nothing: a command leaves no traces.
+pub(crate) struct Silent;
+
+impl EventSink for Silent {
+    fn emit(&self, _: Subject, _: Severity, _: String, _: String) {}
+}
+
+impl CallObserver for Silent {
+    fn call_ended(&self, _: &str, _: CallEnd) {}
+}
+
+impl Silent {
+    /// Whoever hears of components, and does nothing about it.
+    pub(crate) fn listeners() -> Listeners {
+        Listeners {
+            events: Arc::new(Self),
+            observer: Arc::new(Self),
+            readiness: Arc::new(|_: &str, _| {}),
+            statuses: ProviderStatuses::default(),
+        }
+    }
+}
+
+/// Opens all providers of a process, in their order. The leadership of `context` should allow no writes. `client` reads ConfigMaps, and Secrets of
+/// the configuration.
+///
+/// # Errors
+///
+/// The step of the gate that one of them does not pass, and which; or two of them cannot live together.
+pub async fn open(configs: &[ProviderConfig], client: Client, context: SharedContext) -> Result<Vec<Opened>> {
+    let pool = Pool { providers: configs.len(), ..Pool::default() };
+    let pool = configs.iter().fold(pool, |pool, config| pool.with_room_for(&config.limits.sandbox));
+    let sandbox = Sandbox::with_pool(pool)?;
+    let files = ProbationFiles::default();
+    // Nobody is compared with anybody: the plan says what each would do.
+    let surroundings =
+        Surroundings::new(sandbox, client, context, Silent::listeners(), Box::new(|_| None), None, files);
+    let mut opened = vec![];
+    for config in configs {
+        let provider = admitted(&surroundings, config).await.map_err(|error| {
+            let label = config.label();
+            error.into_rejected().named(&label)
+        })?;
+        opened.push(Opened { provider, classes: config.load_balancer_classes.clone() });
+    }
+    let labels: Vec<String> = configs.iter().map(ProviderConfig::label).collect();
+    let all: Vec<(&str, Arc<Provider>)> =
+        labels.iter().map(String::as_str).zip(opened.iter().map(|one| Arc::clone(&one.provider))).collect();
+    check_together(&all)?;
+    Ok(opened)
+}
+
+async fn admitted(surroundings: &Surroundings, config: &ProviderConfig) -> Result<Arc<Provider>, NotAdmitted> {
+    let packed = config.source.fetch(Some(&surroundings.client), config.limits.source_bytes).await;
+    let unpacked = gate::unpacked(config, packed.map_err(Rejected::from)?).await?;
+    let taken = Box::pin(surroundings.admit(config, unpacked, None, None)).await?;
+    let Release { component, .. } = taken.release;
+    Ok(component)
+}

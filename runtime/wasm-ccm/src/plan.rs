@@ -1,0 +1,121 @@
+//! `wasm-ccm plan`: from the command line of `run` to what [`ccm_plan`] needs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use ccm_apiserver::ApiGateSettings;
+use ccm_cloud::{BatchSettings, NodeSelector};
+use ccm_controllers::{AddressSources, ClusterAddresses, NodeLabels, NodeSettings, PodRanges};
+use ccm_plan::{Controllers, Journal, Plan, PlanParts, Settings, Target};
+use ccm_rollout::config::ProviderConfig;
+use ccm_rollout::context::{ProcessSecrets, SharedContext};
+use ccm_rollout::opened;
+use tokio::task::JoinSet;
+
+use crate::cli::{Output, PlanArgs, RunArgs};
+use crate::controller_names::{Controller, Selection};
+use crate::controllers::keeps_routes;
+use crate::exit::Verdict;
+use crate::{check, output, run};
+
+/// How long all of it may take: with one call per Service that is to be changed, hours would be possible in a cluster in which everything is.
+const LIMIT: Duration = Duration::from_secs(60 * 60);
+
+/// Says what a host with these flags would write.
+///
+/// # Errors
+///
+/// A flag is wrong, a component does not pass the gate, there is no such object, or the API server does not answer.
+pub(crate) fn plan(args: &PlanArgs) -> Result<Verdict> {
+    let target = args.target().map_err(anyhow::Error::msg)?;
+    let run = &args.run;
+    let selection = Selection::parse(&run.controllers).map_err(anyhow::Error::msg).context("--controllers")?;
+    let configs = run::configured(run)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let planned = runtime.block_on(async {
+        let planned = Box::pin(planned(run, &selection, &configs, target));
+        tokio::time::timeout(LIMIT, planned).await.with_context(|| format!("the plan was not made within {LIMIT:?}"))?
+    });
+    // Does not wait for the compiler, which cannot be stopped.
+    runtime.shutdown_background();
+    let plan = planned?;
+    output::print(&match args.output {
+        Output::Json => serde_json::to_string_pretty(&plan)?,
+        Output::Text => plan.to_string(),
+    })?;
+    Ok(match (plan.has_changes(), plan.has_unknown()) {
+        (true, _) => Verdict::Changes,
+        (false, true) => Verdict::Unjudged,
+        (false, false) => Verdict::Good,
+    })
+}
+
+async fn planned(args: &RunArgs, selection: &Selection, configs: &[ProviderConfig], target: Target) -> Result<Plan> {
+    let config = ccm_apiserver::config(args.kubeconfig.as_deref(), args.master.as_deref()).await?;
+    let unusable = "the API server's address or credentials cannot be used";
+    let client = ccm_apiserver::client(&config, args.pings()).context(unusable)?;
+    let journal: Arc<Journal> = Arc::default();
+    // From here on nobody has another one.
+    let client = ccm_plan::read_only(&client, Arc::clone(&journal));
+    let mut readers = JoinSet::new();
+    let stores = check::stores(&client, &mut readers).await?;
+    let services = stores.services.clone().context("the Services are not read")?;
+    let nodes = stores.nodes.clone();
+    let labels = NodeLabels::new(nodes.reader(), nodes.first_list());
+    let context = SharedContext {
+        client: Some(client.clone()),
+        leadership: Arc::clone(&journal) as _,
+        exchanges: None,
+        nodes: Some(Arc::new(labels) as Arc<dyn NodeSelector>),
+        cluster_name: args.cluster_name.clone(),
+        cluster_cidrs: args.cluster_cidr.clone(),
+        trace_http: false,
+        offline: false,
+        secrets: ProcessSecrets::default(),
+    };
+    let providers = Box::pin(opened::open(configs, client.clone(), context)).await?;
+    let shares_nodes = configs.iter().any(|one| one.grants.sharing().is_ok_and(|shared| shared.nodes));
+    let addresses = ClusterAddresses::new(AddressSources {
+        service_ranges: args.service_cluster_ip_range.clone(),
+        pod_ranges: args.cluster_cidr.clone(),
+        reserved: args.reserved_address.clone(),
+        servers: run::servers(&config),
+        shares_nodes,
+        nodes: Some(nodes.reader()),
+        services: Some(services.reader()),
+        ..AddressSources::default()
+    });
+    addresses.learn(&client).await;
+    let controllers = Controllers {
+        node: selection.has(Controller::Node),
+        node_lifecycle: selection.has(Controller::NodeLifecycle),
+        service: selection.has(Controller::Service),
+        cluster: selection.has(Controller::Cluster),
+    };
+    let settings = settings(args, selection)?;
+    let parts = PlanParts { client, journal, providers, nodes, services, addresses, controllers, settings };
+    Box::pin(ccm_plan::plan(parts, target)).await
+}
+
+/// As the controllers of `run` take them.
+fn settings(args: &RunArgs, selection: &Selection) -> Result<Settings> {
+    let ranges = keeps_routes(args, selection).then(|| PodRanges::parse(&args.cluster_cidr)).transpose();
+    Ok(Settings {
+        gate: ApiGateSettings {
+            request_timeout: args.kube_api_write_timeout,
+            concurrent_writes: args.kube_api_concurrent_writes,
+        },
+        batches: BatchSettings {
+            max_nodes: args.lookup_batch_nodes,
+            max_calls: args.lookup_batch_calls,
+            linger: args.lookup_batch_linger,
+        },
+        node: NodeSettings { untaint_before_addresses: args.untaint_before_addresses, ..NodeSettings::default() },
+        node_lifecycle: args.node_lifecycle.settings(),
+        deletions: args.leader.journal(),
+        service: args.service.settings(),
+        route: ranges.context("--cluster-cidr")?.map(|ranges| (args.route.settings(), ranges)),
+        cluster: args.cluster.settings(),
+    })
+}
