@@ -1,5 +1,6 @@
 mod listing;
 mod strangers;
+mod whole_lists;
 
 use ccm_sdk::routes::{Outcome, Wish};
 use ccm_sdk::testing::{FakeCloud, Reply, text};
