@@ -56,10 +56,16 @@ impl Work<'_> {
             (Some(floating), true) => {
                 let others = self.spec.names.others(&balancer.tags);
                 if !self.is_owner(balancer) || !others.is_empty() {
+                    let whose = match others.is_empty() {
+                        true => "it was not made for this Service".to_owned(),
+                        false => format!("{} would lose it too", others.join(", ")),
+                    };
                     let message = format!(
-                        "the load balancer cannot become internal: it would lose its address {} for {} too",
+                        "load balancer {} cannot become internal: its floating IP {} would go, and {whose}; remove annotation {} to get another load balancer, or set {} to false",
+                        balancer.id,
                         floating.address,
-                        others.join(", ")
+                        names::ID,
+                        names::INTERNAL
                     );
                     return Err(Failure::invalid(message).annotation(names::INTERNAL));
                 }

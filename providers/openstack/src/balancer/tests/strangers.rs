@@ -11,7 +11,7 @@ fn gone(thing: &str) -> String {
 }
 
 /// Calls of one kind until one of them does not wait, or nothing more is written.
-fn until_quiet(cloud: &FakeCloud, call: impl Fn() -> Done) -> Done {
+pub(super) fn until_quiet(cloud: &FakeCloud, call: impl Fn() -> Done) -> Done {
     let mut before = 0;
     loop {
         let done = call();
@@ -90,8 +90,13 @@ fn who_shares_a_load_balancer_does_not_make_it_internal_and_its_address_stays() 
         let done = until_quiet(&cloud, || run(&internal));
         assert_eq!((reaction(&done), written(&cloud)), (Reaction::Invalid, vec![]), "{case}");
         let said = message(&done);
-        assert!(said.contains("cannot become internal") && said.contains("203.0.113.7"), "{case}: {said}");
-        assert!(tags.contains(&A) != said.ends_with("for  too"), "{case}: {said}");
+        let whose = match tags.contains(&A) {
+            true => format!("{A} would lose it too"),
+            false => "it was not made for this Service".to_owned(),
+        };
+        for words in ["load balancer lb-1 cannot become internal", "203.0.113.7", &whose, names::ID, names::INTERNAL] {
+            assert!(said.contains(words), "{case}: {said}");
+        }
     }
 }
 
@@ -221,5 +226,65 @@ fn os_159_who_leaves_takes_no_pool_that_is_anothers_or_that_anothers_listener_us
         let mut expected: Vec<_> = deleted.iter().map(|thing| (gone(thing), Value::Null)).collect();
         expected.push((PUT.to_owned(), left.clone()));
         assert_eq!(writes(&cloud)[..expected.len()], expected, "os_159 {case}");
+    }
+}
+
+/// A call writes once, and the next one the rest: what goes first must not hide what should stay.
+#[test]
+fn of_free_pools_only_those_of_the_service_go_in_whatever_order_they_are_listed() {
+    let own = |id: &str, index: u8| pool_of(id, &format!("pool_{index}_{NAME}"), &[]);
+    let of_a = pool_of("pool-9", &format!("pool_0_{A}"), &[]);
+    let of_a_person = pool_of("pool-7", "theirs", &[]);
+    let like_it = pool_of("pool-5", &format!("pool_x_{NAME}"), &[]);
+    let has_one = pool_of("pool-4", &format!("pool_4_{NAME}"), &["listener-9"]);
+    let others = [of_a, of_a_person, like_it, has_one];
+    let first: Vec<Value> = [&[own("pool-6", 6), own("pool-8", 7)], &others[..], &[pool()]].concat();
+    let last: Vec<Value> = [&others[..], &[pool(), own("pool-6", 6), own("pool-8", 7)]].concat();
+    for (case, pools) in [("its own first", first), ("its own last", last)] {
+        let left: Vec<Value> =
+            pools.iter().filter(|pool| pool["id"] != "pool-6" && pool["id"] != "pool-8").cloned().collect();
+        let all = ["pools/pool-4", "pools/pool-5", "pools/pool-6", "pools/pool-7", "pools/pool-8", "pools/pool-9"];
+        let theirs = untagged(json!({ "tags": ["mine"], "default_pool_id": "pool-4" }));
+        let cloud = cloud_of(&balancer(), &[listener(), theirs], &left, &[member(1), member(2)])
+            .always("load-balancer GET /lbaas/pools/pool-6/members", many("members", &[]))
+            .always("load-balancer GET /lbaas/pools/pool-8/members", many("members", &[]))
+            .on(POOLS, many("pools", &pools));
+        let cloud = deletes_all(cloud, &all);
+        let done = until_quiet(&cloud, || run(&settled(&[])));
+        assert_eq!(done.outcome.failure, None, "{case}");
+        assert_eq!(written(&cloud), [gone("pools/pool-6"), gone("pools/pool-8")], "{case}");
+    }
+}
+
+/// Somebody has put a pool of their own behind the Service's listener.
+#[test]
+fn when_a_port_gets_another_pool_the_one_before_goes_only_where_it_was_the_services() {
+    let put = "load-balancer PUT /lbaas/listeners/listener-1";
+    let new = with(pool_of("pool-2", &format!("pool_0_{NAME}"), &[]), json!({ "protocol": "PROXY" }));
+    let proxied = settled(&[(names::PROXY_PROTOCOL, "true")]);
+    for (case, name, goes) in [
+        ("its own", format!("pool_0_{NAME}"), true),
+        ("another Service's", format!("pool_0_{A}"), false),
+        ("a person's", "theirs".to_owned(), false),
+    ] {
+        let old = pool_of("pool-1", &name, &["listener-1"]);
+        let moved = with(listener(), json!({ "default_pool_id": "pool-2" }));
+        let of_moved = with(new.clone(), json!({ "listeners": [{ "id": "listener-1" }] }));
+        let rest = match goes {
+            true => vec![of_moved],
+            false => vec![pool_of("pool-1", &name, &[]), of_moved],
+        };
+        let cloud = cloud_of(&balancer(), &[moved], &rest, &[member(1), member(2)])
+            .on(LISTENERS, many("listeners", &[listener()]))
+            .on(POOLS, many("pools", &[old, new.clone()]))
+            .always("load-balancer GET /lbaas/pools/pool-1/members", many("members", &[member(1), member(2)]))
+            .on(put, Reply::json(200, "{}"));
+        let cloud = deletes_all(cloud, &["pools/pool-1", "pools/pool-2"]);
+        let done = until_quiet(&cloud, || run(&proxied));
+        assert_eq!(done.outcome.failure, None, "{case}");
+        let mut expected = vec![put.to_owned()];
+        expected.extend(goes.then(|| gone("pools/pool-1")));
+        assert_eq!(written(&cloud), expected, "{case}");
+        assert_eq!(writes(&cloud)[0].1, json!({ "listener": { "default_pool_id": "pool-2" } }), "{case}");
     }
 }
