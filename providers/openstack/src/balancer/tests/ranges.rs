@@ -1,5 +1,6 @@
 //! Who may come: the source ranges of a Service that is served already.
 
+use super::strangers::until_quiet;
 use super::*;
 
 const PUT_LISTENER: &str = "load-balancer PUT /lbaas/listeners/listener-1";
@@ -27,15 +28,18 @@ fn ranges_that_are_added_to_a_living_service_or_taken_off_it_are_written_and_the
         ("the same in another order", json!(["192.168.0.0/16", "10.0.0.0/8"]), from(two, &[]), None),
         ("open in the other spelling", json!([]), from(&[], &[]), None),
     ] {
-        let listener = with(listener(), json!({ "allowed_cidrs": has }));
-        let cloud = cloud_of(&balancer(), &[listener], &[pool()], &[member(1), member(2)])
-            .on(PUT_LISTENER, Reply::json(200, "{}"));
-        let done = run(&service);
+        let before = with(listener(), json!({ "allowed_cidrs": has }));
+        let after = with(listener(), json!({ "allowed_cidrs": expected.clone().unwrap_or(has) }));
+        let cloud = cloud_of(&balancer(), &[after], &[pool()], &[member(1), member(2)])
+            .on(LISTENERS, many("listeners", &[before]))
+            .on(PUT_LISTENER, Reply::json(200, "{}"))
+            .on("load-balancer DELETE /lbaas/pools/pool-1", Reply::status(204));
+        let done = until_quiet(&cloud, || run(&service));
         let written: Vec<_> = expected
             .map(|ranges| (PUT_LISTENER.to_owned(), json!({ "listener": { "allowed_cidrs": ranges } })))
             .into_iter()
             .collect();
-        assert_eq!(writes(&cloud), written, "{case}: {:?}", done.outcome.failure);
+        assert_eq!((done.outcome.failure, writes(&cloud)), (None, written), "{case}: and its pool stays");
     }
 }
 

@@ -137,3 +137,54 @@ fn a_rule_that_differs_in_one_thing_is_made_as_it_should_be_and_the_odd_one_goes
         assert_eq!(writes(&cloud), expected, "{changes}");
     }
 }
+
+/// A cloud that knows no filter by name, or reads it as a part of one.
+#[test]
+fn a_group_whose_name_only_resembles_the_services_is_neither_used_nor_deleted() {
+    let line = "network GET /security-groups";
+    let alike = with(group(&json!([])), json!({ "id": "sg-0", "name": "lb-sg-uid-test-default-test-2" }));
+    let all = || many("security_groups", &[alike.clone(), group(&json!([good_rule()]))]);
+    let subnet = json!({ "id": "subnet-1", "network_id": "n", "cidr": "10.1.0.0/24", "ip_version": 4 });
+    let has = [port_of(1, &["sg-1"]), port_of(2, &["sg-1"])];
+    let gone = |id: &str| format!("network DELETE /security-groups/{id}");
+    let cloud = whole()
+        .on(line, all())
+        .on("network GET /subnets/subnet-1", one("subnet", &subnet))
+        .always("network GET /ports", many("ports", &has))
+        .on(&gone("sg-0"), Reply::status(204))
+        .on(&gone("sg-1"), Reply::status(204));
+    assert_eq!(ensure(&managed(), &host(), &settled(&[]), &nodes()).outcome.failure, None);
+    assert_eq!(written(&cloud), Vec::<String>::new());
+    let cloud = cloud_of(&balancer(), &[], &[], &[])
+        .on(GET, not_found())
+        .on(line, all())
+        .on(FLOATING, many("floatingips", &[]))
+        .always("network GET /ports", many("ports", &[]))
+        .on(&gone("sg-0"), Reply::status(204))
+        .on(&gone("sg-1"), Reply::status(204));
+    assert_eq!(delete(&managed(), &host(), &settled(&[])).outcome.failure, None);
+    assert_eq!(written(&cloud), [gone("sg-1")]);
+}
+
+/// A Service without node ports, and one whose health nobody asks for.
+#[test]
+fn a_port_that_is_none_gets_no_rule() {
+    let case = Case {
+        what: "",
+        ovn: false,
+        family: IpFamily::Ipv4,
+        subnet: "10.1.0.0/24",
+        ranges: &[],
+        annotation: None,
+        expected: vec![],
+    };
+    for (node_port, health) in [(Some(0), Some(0)), (None, None), (Some(0), None), (None, Some(0))] {
+        let mut service = asking(&case);
+        service.ports[0].node_port = node_port;
+        service.health_check_node_port = health;
+        let cloud = reach(&managed(), &service, IpFamily::Ipv4, case.subnet);
+        let (_, body) = writes(&cloud).into_iter().find(|(line, _)| line == RULES).expect("made");
+        let expected = json!({ "security_group_rules": [rule("IPv4", "udp", 30_053, "10.1.0.0/24")] });
+        assert_eq!(body, expected, "{node_port:?} {health:?}");
+    }
+}

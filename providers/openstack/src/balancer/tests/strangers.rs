@@ -288,3 +288,25 @@ fn when_a_port_gets_another_pool_the_one_before_goes_only_where_it_was_the_servi
         assert_eq!(writes(&cloud)[0].1, json!({ "listener": { "default_pool_id": "pool-2" } }), "{case}");
     }
 }
+
+#[test]
+fn one_by_one_only_members_that_have_left_are_taken_off_and_only_those_that_are_new_are_made() {
+    let mut config = usual();
+    config.balancers.serial = true;
+    let line = "load-balancer GET /lbaas/pools/pool-1/members";
+    let make = "load-balancer POST /lbaas/pools/pool-1/members";
+    let off = |id: &str| gone(&format!("pools/pool-1/members/{id}"));
+    for (case, has) in [("the one that stays last", [1, 9, 2]), ("the one that stays first", [2, 1, 9])] {
+        let has: Vec<Value> = has.map(member).to_vec();
+        let after = [member(2), member(3)];
+        let cloud = cloud_of(&balancer(), &[listener()], &[pool()], &after)
+            .on(line, many("members", &has))
+            .on(TREE, tree(&[listener()], &has))
+            .on(make, Reply::json(201, "{}"));
+        let cloud = ["m-1", "m-2", "m-3", "m-9"].iter().fold(cloud, |cloud, id| cloud.on(&off(id), Reply::status(204)));
+        let done = until_quiet(&cloud, || ensure(&config, &host(), &settled(&[]), &[node(2), node(3)]));
+        assert_eq!(done.outcome.failure, None, "{case}");
+        assert_eq!(written(&cloud), [make.to_owned(), off("m-1"), off("m-9")], "{case}");
+        assert_eq!(writes(&cloud)[0].1["member"]["address"], "10.1.0.3", "{case}");
+    }
+}
