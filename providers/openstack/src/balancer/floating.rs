@@ -56,15 +56,14 @@ impl Work<'_> {
             (Some(floating), true) => {
                 let others = self.spec.names.others(&balancer.tags);
                 if !self.is_owner(balancer) || !others.is_empty() {
-                    let whose = match others.is_empty() {
-                        true => "it was not made for this Service".to_owned(),
-                        false => format!("{} would lose it too", others.join(", ")),
+                    let (whose, until) = match others.is_empty() {
+                        true => ("was not made for this Service".to_owned(), ""),
+                        false => (format!("is that of {} too", others.join(", ")), ", or wait until they have left it"),
                     };
                     let message = format!(
-                        "load balancer {} cannot become internal: its floating IP {} would go, and {whose}; remove annotation {} to get another load balancer, or set {} to false",
+                        "load balancer {} cannot become internal and lose its address {}: it {whose}; set annotation {} to false{until}",
                         balancer.id,
                         floating.address,
-                        names::ID,
                         names::INTERNAL
                     );
                     return Err(Failure::invalid(message).annotation(names::INTERNAL));

@@ -90,11 +90,12 @@ fn who_shares_a_load_balancer_does_not_make_it_internal_and_its_address_stays() 
         let done = until_quiet(&cloud, || run(&internal));
         assert_eq!((reaction(&done), written(&cloud)), (Reaction::Invalid, vec![]), "{case}");
         let said = message(&done);
-        let whose = match tags.contains(&A) {
-            true => format!("{A} would lose it too"),
-            false => "it was not made for this Service".to_owned(),
+        let (whose, ends) = match tags.contains(&A) {
+            true => (format!("it is that of {A} too; "), "to false, or wait until they have left it"),
+            false => ("it was not made for this Service; ".to_owned(), "to false"),
         };
-        for words in ["load balancer lb-1 cannot become internal", "203.0.113.7", &whose, names::ID, names::INTERNAL] {
+        assert!(said.ends_with(ends), "{case}: {said}");
+        for words in ["load balancer lb-1 cannot become internal", "address 203.0.113.7", &whose, names::INTERNAL] {
             assert!(said.contains(words), "{case}: {said}");
         }
     }
@@ -309,4 +310,30 @@ fn one_by_one_only_members_that_have_left_are_taken_off_and_only_those_that_are_
         assert_eq!(written(&cloud), [make.to_owned(), off("m-1"), off("m-9")], "{case}");
         assert_eq!(writes(&cloud)[0].1["member"]["address"], "10.1.0.3", "{case}");
     }
+}
+
+/// Its clients would be those of a load balancer that looks like nobody's.
+#[test]
+fn one_that_others_share_is_given_up_by_its_owner_with_its_name_and_what_they_have() {
+    let lb = with(balancer(), json!({ "tags": [A, NAME, UID, "mine"] }));
+    let of_a = untagged(json!({ "id": "listener-8", "tags": [A], "protocol_port": 81 }));
+    let own = with(listener(), json!({ "tags": ["mine", NAME, UID] }));
+    let put = |id: &str| format!("load-balancer PUT /lbaas/listeners/{id}");
+    let cloud = cloud_of(&lb, &[of_a, untagged(json!({})), own], &[pool()], &[]).on(PUT, Reply::json(200, "{}"));
+    let cloud = ["listener-1", "listener-8", "listener-9"]
+        .iter()
+        .fold(cloud, |cloud, id| cloud.on(&put(id), Reply::json(200, "{}")));
+    for _ in 0..2 {
+        assert_eq!(reaction(&orphan(&usual(), &host(), &settled(&[]))), Reaction::Pending);
+        later(&cloud);
+    }
+    let expected = [
+        (put("listener-1"), json!({ "listener": { "tags": ["mine"] } })),
+        (PUT.to_owned(), json!({ "loadbalancer": { "tags": [A, "mine"] } })),
+    ];
+    assert_eq!(writes(&cloud), expected);
+    let left = with(lb, json!({ "tags": [A, "mine"] }));
+    let cloud = cloud_of(&left, &[with(listener(), json!({ "tags": ["mine"] }))], &[pool()], &[]);
+    let done = until_quiet(&cloud, || orphan(&usual(), &host(), &settled(&[])));
+    assert_eq!(written(&cloud), Vec::<String>::new(), "{:?}", done.outcome.failure);
 }

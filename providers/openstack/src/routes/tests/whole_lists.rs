@@ -1,4 +1,4 @@
-//! Clouds whose routers take only whole lists of routes: those of others are in them.
+//! Lists that are written as a whole: what is others' is in them. Some clouds have nothing else for the routes of a router.
 
 use super::*;
 
@@ -82,5 +82,49 @@ fn os_185_what_others_write_to_the_router_meanwhile_is_in_the_next_list_and_each
         let cloud = self::cloud().always(ROUTER, at(7, &before(&[STRANGERS]))).always(REPLACE, stale());
         assert_eq!(failed(run(&obsolete, &wanted)).reaction, Reaction::Conflict, "os_185, removes: {removes}");
         assert_eq!(guards(&cloud), vec![guard(7); 4], "os_185, removes: {removes}");
+    }
+}
+
+/// Tags say whose routes are. One that stays behind claims the next route to that network, whoever makes it.
+#[test]
+fn many_tags_that_go_are_not_in_the_list_and_those_of_people_and_of_other_routes_are() {
+    let tag = |number: u8| format!("wasm-ccm-route:kubernetes:10.244.{number}.0_24");
+    let there: Vec<String> = (1..=6).map(tag).chain(["people".to_owned()]).map(|tag| format!("\"{tag}\"")).collect();
+    let obsolete: Vec<Route> = (1..=5).map(|number| route(&format!("10.244.{number}.0/24"), "10.1.0.5")).collect();
+    let cloud = fake()
+        .on(PORTS, ports_of(&[port(&[], 3)]))
+        .on(ROUTER, router_with(&[], &there.join(",")))
+        .on(EXTENSIONS, atomic())
+        .on(REMOVE, Reply::json(200, "{}"))
+        .on("network PUT /routers/r-1/tags", Reply::json(200, "{}"));
+    assert_eq!(done(run(&obsolete, &[])).len(), 5);
+    let body = body_of(&cloud, "network PUT /routers/r-1/tags");
+    assert_eq!(body, format!(r#"{{"tags":["{}","people"]}}"#, tag(6)));
+}
+
+#[test]
+fn a_route_whose_pair_stays_is_neither_removed_nor_told_as_removed_with_the_others() {
+    let other = port(&["10.244.2.0/24"], 3).replace("p-1", "p-2").replace("s-1", "s-2").replace("10.1.0.5", "10.1.0.6");
+    for aliases in [&["extraroute-atomic"][..], &["extraroute"]] {
+        let cloud = fake()
+            .on(PORTS, ports_of(&[port(&["10.244.1.0/24"], 3), other.clone()]))
+            .on(PORTS, led_to(&["n-1"]))
+            .always(ROUTER, at(9, &[OWN, ("10.244.2.0/24", "10.1.0.6"), STRANGERS]))
+            .on(EXTENSIONS, extensions(aliases))
+            .on(PAIRS, Reply::json(503, "{}"))
+            .on("network PUT /ports/p-2", Reply::json(200, "{}"))
+            .on(REMOVE, Reply::json(200, "{}"))
+            .on(REPLACE, Reply::json(200, "{}"));
+        let outcomes = run(&[route(OWN.0, OWN.1), route("10.244.2.0/24", "10.1.0.6")], &[]).expect("outcomes");
+        let ended: Vec<_> = outcomes
+            .iter()
+            .map(|outcome| (outcome.failure.as_ref().map(|failure| failure.reaction), outcome.changes.len()))
+            .collect();
+        assert_eq!(ended, [(Some(Reaction::Retry), 0), (None, 2)], "{aliases:?}");
+        let (line, left) = match aliases {
+            ["extraroute"] => (REPLACE, vec![OWN, STRANGERS]),
+            _ => (REMOVE, vec![("10.244.2.0/24", "10.1.0.6")]),
+        };
+        assert_eq!(body_of(&cloud, line), body(&left), "{aliases:?}");
     }
 }
