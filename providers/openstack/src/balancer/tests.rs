@@ -6,7 +6,10 @@ mod creations;
 mod deletions;
 mod groups;
 mod owners;
+mod ranges;
+mod rules;
 mod sharers;
+mod strangers;
 mod surveys;
 
 use ccm_sdk::testing::{FakeCloud, Reply, text};

@@ -1,5 +1,7 @@
 //! Cases of the reference by number: `os_NNN`.
 
+mod ranges;
+
 use ccm_sdk::types::ServicePort;
 
 use super::place::Choice;
