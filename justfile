@@ -381,6 +381,11 @@ image-test: image build-providers _control-plane _programs (_matched "image::")
     umoci unpack --image target/image/oci:wasm-ccm target/image/bundle
     WASM_CCM_BUNDLE=$PWD/target/image/bundle cargo test --workspace --test system -- --ignored image::
 
+# The status page in a real browser (the first run installs Debian's chromium); its pictures are target/tmp/status-*.png
+browser-test: build-providers _control-plane _programs (_matched "status::browser::")
+    {{ quote(just_executable()) }} _install chromium:chromium
+    cargo test --workspace --test system -- --ignored status::browser::
+
 # System tests, demo and overlays with the optimised host, which is what the image has
 release-test: build build-providers _guests _control-plane _programs (_matched release_tests)
     #!/usr/bin/env bash

@@ -27,6 +27,7 @@ mod service;
 mod shrink;
 mod spelling;
 mod store;
+mod troubles;
 mod view;
 mod waking;
 mod warnings;
@@ -68,6 +69,7 @@ pub use service::{
 };
 pub use spelling::nearest;
 pub use store::{FirstList, Node, Reflector, ReflectorHandle, Stored};
+pub use troubles::{HeldNode, Listed, ServiceTrouble, Troubles, UninitialisedNode, UnreadyNode};
 pub use view::node::{cloud_node, is_uninitialized};
 pub use view::selector::NodeLabels;
 pub use view::service::{is_deleting, is_load_balancer};

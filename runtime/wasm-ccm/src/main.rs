@@ -8,7 +8,7 @@
 //! | [`run`] | `run`: builds the process, spawns what runs, ends it in order |
 //! | [`stores`] | what the process knows of the cluster |
 //! | [`controllers`], [`controller_names`] | the controllers that `--controllers` selects |
-//! | [`pages`] | the pages of the health port |
+//! | [`pages`], [`status`] | the pages of the health port, the one for people among them |
 //! | [`tasks`] | all tasks of the process, and how they end |
 //! | [`annotations`], [`check`], [`completion`], [`doctor`], [`explain`], [`inspect`], [`push`] | the commands of these names |
 //! | [`exit`] | the exit codes of commands that judge something |
@@ -28,6 +28,7 @@ mod output;
 mod pages;
 mod push;
 mod run;
+mod status;
 mod stores;
 mod tasks;
 
