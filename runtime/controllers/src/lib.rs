@@ -25,7 +25,6 @@ mod reaction;
 mod route;
 mod service;
 mod shrink;
-mod spelling;
 mod store;
 mod view;
 mod waking;
@@ -57,15 +56,14 @@ pub use route::{
     PodRanges, PodRangesError, RouteController, RouteControllerParts, RouteMember, RouteMetrics, RouteSettings,
     routed_node,
 };
-pub use service::condition::ready_condition;
-pub use service::inventory::{cloud_backends, recorded_service};
-pub use service::predicates::{balanced_service, has_finalizer};
+pub use service::condition::{reaction_of, ready_condition};
+pub use service::inventory::{cloud_backends, recorded_service, was_ensured_here};
+pub use service::predicates::{balanced_service, class as load_balancer_class, has_finalizer, needs_cleanup};
 pub use service::{
     LoadBalancerMember, LoadBalancerMembers, ServiceController, ServiceControllerParts, ServiceMemory, ServiceMetrics,
     ServiceSettings, ServiceView,
 };
-pub use spelling::nearest;
 pub use store::{FirstList, Node, Reflector, ReflectorHandle, Stored};
 pub use view::node::{cloud_node, is_uninitialized};
 pub use view::selector::NodeLabels;
-pub use view::service::{is_deleting, is_load_balancer};
+pub use view::service::{is_deleting, is_load_balancer, published_addresses};

@@ -125,7 +125,7 @@ async fn compare(args: &CheckArgs, config: &ProviderConfig, against: &Source) ->
 /// # Errors
 ///
 /// The API server does not give them, or not in time.
-pub(crate) async fn stores(client: &Client, readers: &mut JoinSet<()>) -> Result<Stores> {
+async fn stores(client: &Client, readers: &mut JoinSet<()>) -> Result<Stores> {
     let metrics = Metrics::register(&mut Registry::default());
     let nodes = Reflector::new(client.clone(), &metrics.store);
     let services: Reflector<Service> = Reflector::new(client.clone(), &metrics.store);

@@ -31,7 +31,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::logging::LogFormat;
 use controllers::{ClusterArgs, NodeLifecycleArgs, RouteArgs, ServiceArgs};
-pub(crate) use doctor::{DoctorArgs, RightsOf};
+pub(crate) use doctor::DoctorArgs;
 pub(crate) use explain::ExplainArgs;
 use leader::LeaderArgs;
 use provider::SwapArgs;

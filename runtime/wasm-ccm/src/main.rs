@@ -10,16 +10,16 @@
 //! | [`controllers`], [`controller_names`] | the controllers that `--controllers` selects |
 //! | [`pages`] | the pages of the health port |
 //! | [`tasks`] | all tasks of the process, and how they end |
-//! | [`check`], [`doctor`], [`explain`], [`inspect`], [`push`] | the commands of these names |
+//! | [`check`], [`inspect`], [`push`] | the commands of these names |
+//! | [`diagnose`] | `doctor` and `explain`, which `ccm-diagnosis` does |
 //! | [`exit`] | the exit codes of commands that judge something |
 
 mod check;
 mod cli;
 mod controller_names;
 mod controllers;
-mod doctor;
+mod diagnose;
 mod exit;
-mod explain;
 mod inspect;
 mod logging;
 mod output;
@@ -52,8 +52,8 @@ fn main() -> ExitCode {
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Check(args) => check::check(&args),
         Command::Push(args) => push::push(&args),
-        Command::Doctor(args) => return code(doctor::doctor(&args)),
-        Command::Explain(args) => return code(explain::explain(&args)),
+        Command::Doctor(args) => return code(diagnose::doctor(&args)),
+        Command::Explain(args) => return code(diagnose::explain(&args)),
         Command::New(args) => new_provider(&args),
         Command::ProvidersSchema => print_schema(),
     };
