@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ccm_controllers::{
-    Node, has_finalizer, is_deleting, is_load_balancer, is_uninitialized, load_balancer_class, needs_cleanup,
-    published_addresses, ready_condition, was_ensured_here,
+    Node, is_deleting, is_load_balancer, is_uninitialized, load_balancer_class, needs_cleanup, published_addresses,
+    ready_condition, was_ensured_here,
 };
 use k8s_openapi::api::core::v1::{Node as WholeNode, Service};
 use kube::{Api, Client};
@@ -29,9 +29,7 @@ pub(crate) struct ServiceFacts {
     pub(crate) uid: String,
     pub(crate) is_load_balancer: bool,
     pub(crate) is_deleting: bool,
-    /// It has the finalizer of load balancers, which all cloud controller managers use.
-    pub(crate) has_finalizer: bool,
-    /// A host of wasm-ccm has taken care of it.
+    /// A host of wasm-ccm has worked on it.
     pub(crate) is_known_here: bool,
     /// The load balancer has to go, and the finalizer waits for that.
     pub(crate) needs_cleanup: bool,
@@ -60,7 +58,6 @@ impl ServiceFacts {
             uid: service.metadata.uid.clone().unwrap_or_default(),
             is_load_balancer: is_load_balancer(service),
             is_deleting: is_deleting(service),
-            has_finalizer: has_finalizer(service),
             is_known_here: is_known_here(service),
             needs_cleanup: needs_cleanup(service),
             class: load_balancer_class(service).map(ToOwned::to_owned),

@@ -108,6 +108,13 @@ fn by_object(told: &mut Explanation, target: &Target, facts: Option<&ServiceFact
     };
     let addresses = facts.addresses.join(", ");
     if facts.needs_cleanup {
+        if !facts.is_known_here {
+            told.is(
+                Verdict::Unknown,
+                "it waits for the finalizer that all cloud controller managers use, and nothing on it says that wasm-ccm has worked on it",
+            );
+            return told.advise("see whether the manager that made its load balancer runs");
+        }
         let why = if facts.is_deleting { "it is being deleted" } else { "it is not of the type LoadBalancer any more" };
         told.is(Verdict::Wrong, format!("{why}, and its load balancer is not gone yet"));
         return told

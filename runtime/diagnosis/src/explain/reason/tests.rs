@@ -70,7 +70,7 @@ fn each_state_of_a_service_has_its_verdict() {
         Some((status.to_owned(), reason.to_owned(), "POST /x: 503 (request ID r-1): retried".to_owned()))
     };
     let theirs = || ServiceExplanation { provider: None, class: Some("other".into()), ..known() };
-    let going = || ServiceFacts { is_deleting: true, has_finalizer: true, needs_cleanup: true, ..wanted() };
+    let going = || ServiceFacts { is_deleting: true, needs_cleanup: true, is_known_here: true, ..wanted() };
     let cases = [
         ("served", Some(known()), has_address(), Verdict::Fine, "it has 192.0.2.1"),
         (
@@ -129,16 +129,23 @@ fn each_state_of_a_service_has_its_verdict() {
         (
             "alone, changed to ClusterIP",
             None,
-            ServiceFacts { is_load_balancer: false, has_finalizer: true, needs_cleanup: true, ..wanted() },
+            ServiceFacts { is_load_balancer: false, needs_cleanup: true, is_known_here: true, ..wanted() },
             Verdict::Wrong,
             "not of the type LoadBalancer any more, and its load balancer is not gone yet",
         ),
         (
             "changed to ClusterIP",
             Some(ServiceExplanation { is_wanted: false, ..known() }),
-            ServiceFacts { is_load_balancer: false, has_finalizer: true, needs_cleanup: true, ..wanted() },
+            ServiceFacts { is_load_balancer: false, needs_cleanup: true, is_known_here: true, ..wanted() },
             Verdict::Wrong,
             "is being deleted",
+        ),
+        (
+            "alone, going, another manager's",
+            None,
+            ServiceFacts { is_known_here: false, ..going() },
+            Verdict::Unknown,
+            "nothing on it says that wasm-ccm has worked on it",
         ),
         ("alone, new", None, wanted(), Verdict::Unknown, "says nothing of why"),
         (
