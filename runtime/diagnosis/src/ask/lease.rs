@@ -20,6 +20,8 @@ const PROMISED: Duration = Duration::from_secs(15);
 const LONGEST: Duration = Duration::from_secs(20);
 /// What our program calls itself to the API server.
 const OURS: &str = "wasm-ccm";
+/// What the API server calls a program that says nothing of itself.
+const NAMELESS: &str = "unknown";
 /// From one look to the next.
 const PERIOD: Duration = Duration::from_millis(500);
 
@@ -180,7 +182,7 @@ fn writer(lease: &Lease) -> Option<String> {
     let entries = lease.metadata.managed_fields.iter().flatten();
     let renewed = |fields: &serde_json::Value| fields.pointer("/f:spec/f:renewTime").is_some();
     let last = entries.filter(|entry| entry.fields_v1.as_ref().is_some_and(|fields| renewed(&fields.0))).last();
-    last.and_then(|entry| entry.manager.clone()).filter(|manager| !manager.is_empty())
+    last.and_then(|entry| entry.manager.clone()).filter(|manager| !matches!(manager.as_str(), "" | NAMELESS))
 }
 
 #[cfg(test)]
@@ -256,7 +258,9 @@ mod tests {
         assert_eq!(hold.stranger(), Some(go));
         let hold = written(json!([entry(go, "f:leaseTransitions"), entry("wasm-ccm", "f:renewTime")]));
         assert_eq!((hold.writer.as_deref(), hold.stranger()), (Some("wasm-ccm"), None));
-        assert_eq!(written(json!([entry("", "f:renewTime")])).writer, None);
+        for nobody in ["", "unknown"] {
+            assert_eq!(written(json!([entry(nobody, "f:renewTime")])).writer, None);
+        }
         assert_eq!(written(json!(null)).writer, None);
     }
 

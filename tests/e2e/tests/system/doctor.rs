@@ -131,7 +131,7 @@ async fn an_api_server_that_cannot_be_asked_is_wrong_and_the_provider_is_judged_
     let provider = provider();
     for (flags, part) in [
         (["--kubeconfig=/nowhere/config", &provider], "/nowhere/config"),
-        (["--master=http://127.0.0.1:1", &provider], "http://127.0.0.1:1 cannot be reached"),
+        (["--master=http://127.0.0.1:1", &provider], "http://127.0.0.1:1 (--master) cannot be reached"),
     ] {
         let answer = asked(&flags);
         let (_, found) = answer.one("api-server", "wrong");
