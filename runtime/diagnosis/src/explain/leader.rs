@@ -132,7 +132,7 @@ impl Place<'_> {
             let told = self.told(&hold).await;
             let (label, value) = LABEL;
             return Asked::failed(format!(
-                "{told}, and is no pod in {namespace} that lives and has the label {label}={value}: say with --address where the health port of a host is"
+                "{told}, and is no pod in {namespace} that lives and has the label {label}={value}: say with --address where its health port is"
             ));
         };
         let mut asked = self.ask(pod, "the leader, ", target).await;
