@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use ccm_cloud::Descriptor;
+use ccm_rollout::Trust;
 use ccm_rollout::config::ProviderConfig;
 use ccm_rollout::gate::{Rejected, Step};
 use ccm_rollout::preflight::{self, Checked, Judged};
@@ -70,9 +71,10 @@ impl Judge<'_> {
         let of = |finding: Finding| finding.about([name.clone()]);
         let (version, digest, limit) = (&descriptor.version, &unpacked.digest, config.limits.source_bytes);
         let taken = format!(
-            "{version} ({digest}) from {} passes the gate; it has {} of {limit} bytes",
+            "{version} ({digest}) from {} passes the gate; it has {} of {limit} bytes, and {}",
             config.source,
-            packed.len()
+            packed.len(),
+            trusted(&config.trust, digest)
         );
         findings.push(of(check.good(taken)));
         // Some need none.
@@ -120,6 +122,15 @@ impl Judge<'_> {
             ),
             _ => check.wrong(told, fix(step)),
         }
+    }
+}
+
+/// Why a component that passed is trusted.
+fn trusted(trust: &Trust, digest: &String) -> &'static str {
+    match (trust.digests.contains(digest), trust.keys.is_empty()) {
+        (true, _) => "its digest is one that you named",
+        (false, false) => "one of your keys signed it",
+        (false, true) => "nobody's signature is asked for (--provider-key)",
     }
 }
 
@@ -238,6 +249,22 @@ mod tests {
         let judge = Judge { client: None, cluster_name: "c", online: false, is_named: true };
         let (findings, _) = judge.all(Err(anyhow::anyhow!("--providers x: no such file"))).await;
         assert_eq!((findings[0].judgement, findings.len()), (Judgement::Wrong, 1));
+    }
+
+    #[test]
+    fn a_component_that_passed_is_told_with_whose_word_counted() {
+        let trust = |keys: &[&str], digests: &[&str]| Trust {
+            keys: keys.iter().map(Into::into).collect(),
+            digests: digests.iter().map(|&digest| digest.to_owned()).collect(),
+        };
+        for (trust, part) in [
+            (trust(&[], &[]), "nobody's signature is asked for (--provider-key)"),
+            (trust(&["key.pem"], &[]), "one of your keys signed it"),
+            (trust(&["key.pem"], &["sha256:1"]), "its digest is one that you named"),
+            (trust(&["key.pem"], &["sha256:2"]), "one of your keys signed it"),
+        ] {
+            assert_eq!(trusted(&trust, &"sha256:1".to_owned()), part);
+        }
     }
 
     #[test]
