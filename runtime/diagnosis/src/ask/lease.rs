@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use ccm_leader::{holder, promised};
-use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::{Api, Client, ResourceExt as _};
 use tokio::time::Instant;
@@ -164,11 +164,10 @@ async fn watched(read: impl AsyncFn() -> Result<Vec<Lease>, String>) -> Result<S
 fn stands(before: &Lease, now: Option<&Lease>, elapsed: Duration) -> Option<Standing> {
     // Somebody deleted it meanwhile.
     let Some(now) = now else { return Some(Standing::Free) };
-    let spec = |lease: &Lease| lease.spec.clone().unwrap_or_else(LeaseSpec::default);
     let hold = Hold::of(now);
     if hold.holder.is_empty() {
         Some(Standing::Free)
-    } else if spec(before) != spec(now) {
+    } else if before.spec != now.spec {
         Some(Standing::Held(hold))
     } else if elapsed > hold.promised {
         Some(Standing::Expired(hold))
@@ -179,9 +178,9 @@ fn stands(before: &Lease, now: Option<&Lease>, elapsed: Duration) -> Option<Stan
 
 /// The API server notes which program wrote a field last, by its `User-Agent` where it does not name itself.
 fn writer(lease: &Lease) -> Option<String> {
-    let entries = lease.metadata.managed_fields.iter().flatten();
     let renewed = |fields: &serde_json::Value| fields.pointer("/f:spec/f:renewTime").is_some();
-    let last = entries.filter(|entry| entry.fields_v1.as_ref().is_some_and(|fields| renewed(&fields.0))).last();
+    let mut entries = lease.metadata.managed_fields.iter().flatten();
+    let last = entries.rfind(|entry| entry.fields_v1.as_ref().is_some_and(|fields| renewed(&fields.0)));
     last.and_then(|entry| entry.manager.clone()).filter(|manager| !matches!(manager.as_str(), "" | NAMELESS))
 }
 

@@ -122,7 +122,7 @@ mod tests {
 
     use super::*;
 
-    fn pod(name: &str, node: &str, more: Value) -> Pod {
+    fn pod(name: &str, node: &str, more: &Value) -> Pod {
         let mut pod = json!({ "metadata": { "name": name }, "spec": { "nodeName": node, "containers": [] } });
         for (part, fields) in more.as_object().unwrap() {
             for (key, value) in fields.as_object().unwrap() {
@@ -139,9 +139,9 @@ mod tests {
     #[test]
     fn a_holder_is_one_of_the_pods_by_its_name_or_by_its_node() {
         let labelled = json!({ "metadata": { "labels": { "app.kubernetes.io/name": "wasm-ccm" } } });
-        let ours = || pod("ccm-a", "node-1.example", labelled.clone());
-        let go = || pod("go", "node-1.example", runs("/bin/openstack-cloud-controller-manager"));
-        let idle = || pod("proxy", "node-1.example", runs("kube-proxy"));
+        let ours = || pod("ccm-a", "node-1.example", &labelled);
+        let go = || pod("go", "node-1.example", &runs("/bin/openstack-cloud-controller-manager"));
+        let idle = || pod("proxy", "node-1.example", &runs("kube-proxy"));
         let host = Whose::Host("ccm-a".to_owned());
         let other = Whose::Other { pod: "go".to_owned(), program: "openstack-cloud-controller-manager".to_owned() };
         for (pods, holder, wanted) in [
@@ -153,7 +153,7 @@ mod tests {
             (vec![ours(), go()], "node-1_7", Whose::Unknown),
             (vec![ours(), go()], "node-2_7", Whose::Unknown),
             (vec![ours()], "", Whose::Unknown),
-            (vec![pod("by-hand", "node-3", runs("/usr/bin/wasm-ccm"))], "node-3_7", Whose::Host("by-hand".to_owned())),
+            (vec![pod("by-hand", "node-3", &runs("/usr/bin/wasm-ccm"))], "node-3_7", Whose::Host("by-hand".to_owned())),
         ] {
             assert_eq!(whose(&pods, holder), wanted, "{holder}");
         }
@@ -168,7 +168,7 @@ mod tests {
             (json!({ "status": { "phase": "Failed" } }), false),
             (json!({ "metadata": { "deletionTimestamp": "2026-11-26T10:00:00Z" } }), false),
         ] {
-            assert_eq!(is_alive(&pod("a", "b", more.clone())), alive, "{more}");
+            assert_eq!(is_alive(&pod("a", "b", &more)), alive, "{more}");
         }
     }
 

@@ -119,6 +119,8 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 
 #[cfg(test)]
 mod tests {
+    use std::slice::from_ref;
+
     use super::*;
 
     fn pem(years: &[i32]) -> String {
@@ -179,10 +181,10 @@ mod tests {
         let ((old, _), (good, leaf)) = (signed(2020, 2020), signed(2030, 2040));
         // An authority of before that stays in the bundle harms nobody.
         let bundle = [old.clone(), good.clone()];
-        assert_eq!(is_trusted(&[leaf.clone()], &bundle, now), Ok(()));
-        assert_eq!(is_trusted(&[leaf.clone()], &bundle, at("2031-01-01T00:00:00Z")), Err(Untrusted::Expired));
-        assert_eq!(is_trusted(&[leaf.clone()], &[old], now), Err(Untrusted::Stranger));
-        assert_eq!(is_trusted(&[leaf.clone()], &[leaf.clone()], now), Ok(()), "it is its own authority");
+        assert_eq!(is_trusted(from_ref(&leaf), &bundle, now), Ok(()));
+        assert_eq!(is_trusted(from_ref(&leaf), &bundle, at("2031-01-01T00:00:00Z")), Err(Untrusted::Expired));
+        assert_eq!(is_trusted(from_ref(&leaf), &[old], now), Err(Untrusted::Stranger));
+        assert_eq!(is_trusted(from_ref(&leaf), from_ref(&leaf), now), Ok(()), "it is its own authority");
         assert_eq!(is_trusted(&[], &bundle, now), Err(Untrusted::Unreadable));
         assert!(has_name(&leaf, "a.example") && !has_name(&leaf, "b.example") && !has_name(&good, "a.example"));
     }

@@ -9,20 +9,23 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use super::{create, doctor, provider};
 use crate::stage::{LIMIT, Stage};
 
 /// Somebody who renews a Lease as a manager does, until this is dropped.
-struct Renewing(JoinHandle<()>);
+struct Renewing {
+    _tasks: JoinSet<()>,
+}
 
 impl Renewing {
     /// As this program, with a clock that is `ahead`.
     fn start(stage: &Stage, name: &'static str, program: &'static str, ahead: SignedDuration) -> Self {
         let leases = Api::<Lease>::namespaced(stage.client().clone(), "kube-system");
         let how = PatchParams::apply(program).force();
-        Self(tokio::spawn(async move {
+        let mut renewing = JoinSet::new();
+        renewing.spawn(async move {
             let mut period = tokio::time::interval(Duration::from_millis(100));
             loop {
                 period.tick().await;
@@ -32,13 +35,8 @@ impl Renewing {
                 let lease = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": name }, "spec": spec });
                 leases.patch(name, &how, &Patch::Apply(&lease)).await.unwrap();
             }
-        }))
-    }
-}
-
-impl Drop for Renewing {
-    fn drop(&mut self) {
-        self.0.abort();
+        });
+        Self { _tasks: renewing }
     }
 }
 
