@@ -1,5 +1,7 @@
 //! Cases of the reference by number: `os_NNN`.
 
+mod places;
+
 use ccm_sdk::types::ServicePort;
 
 use super::place::Choice;
