@@ -68,8 +68,10 @@ fn what_has_no_room_in_one_request_is_asked_for_in_several() {
     // As long as names of groups get: namespace and name of a Service have 253 letters and 63.
     let long: Vec<String> = (0..101).map(|number| format!("lb-sg-{}-{number:03}", "n".repeat(310))).collect();
     let long: Vec<&str> = long.iter().map(String::as_str).collect();
-    type Ask = fn(&[&str]) -> Result<Vec<String>, Failure>;
-    let asks: [(&str, &str, &str, &[&str], usize, Ask); 6] = [
+    type Asks = fn(&[&str]) -> Result<Vec<String>, Failure>;
+    /// Path, name of the items, filter, its values, requests.
+    type Row<'v> = (&'static str, &'static str, &'static str, &'v [&'v str], usize, Asks);
+    let asks: [Row<'_>; 6] = [
         ("/ports", "ports", "device_id=", &many, 2, |ids| ids!(ports::of_devices(ids, NONE))()),
         ("/ports", "ports", "device_id=", &many, 2, |ids| ids!(ports::of_servers(ids, NONE))()),
         ("/ports", "ports", "&id=", &many, 2, |ids| ids!(ports::with_ids(ids, NONE))()),
