@@ -83,9 +83,10 @@ fn nodes_that_the_load_balancer_cannot_reach_are_named_by_every_call() {
         ("another family", vec![six(1), at("new", None)], Some("six-1")),
         ("many", (1..=5).map(six).collect(), Some("six-1, six-2, six-3 [+2 more]")),
     ] {
-        let calls: [fn(&[Backend]) -> Done; 2] = [|nodes| ensure(&usual(), &host(), &settled(&[]), nodes), &|nodes| {
-            update_backends(&usual(), &host(), &settled(&[]), nodes)
-        }];
+        let calls: [fn(&[Backend]) -> Done; 2] = [
+            |nodes| ensure(&usual(), &host(), &settled(&[]), nodes),
+            |nodes| update_backends(&usual(), &host(), &settled(&[]), nodes),
+        ];
         for call in calls {
             let cloud = whole();
             let done = call(&[nodes(), more.clone()].concat());
