@@ -111,7 +111,8 @@ test-openstack *FILTERS: build-providers _control-plane _programs
     lab=tests/clouds/openstack/lab.py
     {{ quote(just_executable()) }} _install python3:python3
     if ! python3 "$lab" is-debian-12; then
-        echo "==> SKIPPED: OpenStack is NOT tested, its lab is made of Debian 12's packages and this is another system" >&2
+        echo "OpenStack is NOT tested, its lab is made of Debian 12's packages and this is another system" \
+            | tee -a "${SKIPPED:-/dev/null}" | sed 's/^/==> SKIPPED: /' >&2
         exit 0
     fi
     export RUST_TEST_THREADS={{ threads }}
@@ -183,7 +184,8 @@ advisories: _tools (_cargo-tool "cargo-deny" cargo_deny)
     #!/usr/bin/env bash
     set -euo pipefail
     if ! GIT_TERMINAL_PROMPT=0 timeout 60 git ls-remote --quiet https://github.com/rustsec/advisory-db HEAD >/dev/null; then
-        echo "==> SKIPPED: advisories are NOT checked, https://github.com/rustsec/advisory-db is out of reach" >&2
+        echo "advisories are NOT checked, https://github.com/rustsec/advisory-db is out of reach" \
+            | tee -a "${SKIPPED:-/dev/null}" | sed 's/^/==> SKIPPED: /' >&2
         exit 0
     fi
     deny=$(realpath {{ quote(cache) }}/cargo-deny-{{ cargo_deny }}/bin/cargo-deny)

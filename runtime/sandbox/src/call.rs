@@ -217,6 +217,10 @@ impl ChangeFlag {
     pub(crate) fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl Subject {
