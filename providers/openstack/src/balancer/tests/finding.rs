@@ -124,3 +124,33 @@ fn that_an_ipv6_address_has_no_floating_ip_is_told_to_who_wants_one() {
         assert!(!cloud.lines().iter().any(|line| line.starts_with(FLOATING)), "{case}: nothing is looked for");
     }
 }
+
+/// It leads to the Service's floating IP, should the load balancer be gone.
+#[test]
+fn the_address_that_is_noted_is_the_published_one_and_none_where_there_is_none_yet() {
+    let own = |value: &str| (names::ADDRESS.to_owned(), Some(value.to_owned()));
+    let by_id = service(&[(names::ID, "lb-1")]);
+    let bare = json!({ "vip_address": "" });
+    for (case, balancer, service, expected) in [
+        ("noted", balancer(), settled(&[]), vec![]),
+        ("not noted", balancer(), by_id.clone(), vec![own("203.0.113.7")]),
+        ("no address yet", with(balancer(), bare), by_id, vec![]),
+    ] {
+        let _cloud = cloud_of(&balancer, &[listener()], &[pool()], &[member(1), member(2)]);
+        let done = run(&service);
+        let mut noted = done.outcome.annotations.clone();
+        // What is noted last counts.
+        noted.reverse();
+        noted.dedup_by(|one, other| one.0 == other.0);
+        assert_eq!(noted, expected, "{case}: {:?}", done.outcome);
+    }
+}
+
+#[test]
+fn one_that_its_id_and_its_tag_lead_to_is_deleted_once() {
+    let lines = ["network DELETE /floatingips/fip-1", "load-balancer DELETE /lbaas/loadbalancers/lb-1"];
+    let cloud = cloud_with(&[balancer()]);
+    let cloud = lines.into_iter().fold(cloud, |cloud, line| cloud.on(line, Reply::status(204)));
+    assert_eq!(reaction(&delete(&usual(), &host(), &settled(&[]))), Reaction::Pending);
+    assert_eq!(written(&cloud), lines);
+}

@@ -198,3 +198,20 @@ fn what_is_beside_the_load_balancer_itself_is_compared_too() {
     let expected = vec![(0, "it is internal and has a floating IP".to_owned())];
     assert_eq!(differing(&[of(&[(names::INTERNAL, "true")]), service_of(1)]), expected);
 }
+
+/// What is on its way out serves nobody for long: the Service needs another one.
+#[test]
+fn one_that_is_being_deleted_is_missing_and_so_is_one_that_nothing_leads_to() {
+    let gone = |changes: Value| {
+        let mut all = Many::of(2);
+        all.balancers[0] = with(all.balancers[0].clone(), changes);
+        let _cloud = all.cloud(|_| vec![member(1), member(2)]);
+        let wishes: Vec<Wish> =
+            [service_of(0), service_of(1)].map(|service| Wish { service, backends: vec![0, 1] }).to_vec();
+        let surveyed = survey(&usual(), &host(), &nodes(), &wishes).expect("surveyed");
+        surveyed.into_iter().map(|(standing, _)| matches!(standing, Standing::Missing)).collect::<Vec<_>>()
+    };
+    assert_eq!(gone(json!({ "provisioning_status": "PENDING_UPDATE" })), [false, false]);
+    assert_eq!(gone(json!({ "provisioning_status": "PENDING_DELETE" })), [true, false]);
+    assert_eq!(gone(json!({ "id": "lb-99", "tags": [] })), [true, false]);
+}
