@@ -1,3 +1,4 @@
+mod hours;
 mod listing;
 mod strangers;
 mod whole_lists;

@@ -1,5 +1,6 @@
 //! Cases of the reference by number: `os_NNN`.
 
+mod places;
 mod ranges;
 
 use ccm_sdk::types::ServicePort;
