@@ -25,13 +25,24 @@ impl Controller {
     }
 
     /// Upstream's short name, which its metrics use too.
-    const fn alias(self) -> &'static str {
+    pub(crate) const fn alias(self) -> &'static str {
         match self {
             Self::Node => "cloud-node",
             Self::NodeLifecycle => "cloud-node-lifecycle",
             Self::Service => "service",
             Self::Route => "route",
             Self::Cluster => "cloud-cluster",
+        }
+    }
+
+    /// Names of its loops, which the watchdog knows.
+    pub(crate) const fn loops(self) -> &'static [&'static str] {
+        match self {
+            Self::Node => &["Nodes", "addresses of Nodes"],
+            Self::NodeLifecycle => &["NodeLifecycle"],
+            Self::Service => &["service"],
+            Self::Route => &["Routes"],
+            Self::Cluster => &["Cluster"],
         }
     }
 

@@ -6,6 +6,8 @@
 //! |---|---|
 //! | [`cli`] | the command line of all commands |
 //! | [`run`] | `run`: builds the process, spawns what runs, ends it in order |
+//! | [`access`] | who may read the pages of the health port |
+//! | [`supervision`] | which controllers run, and whether their loops turn |
 //! | [`stores`] | what the process knows of the cluster |
 //! | [`controllers`], [`controller_names`] | the controllers that `--controllers` selects |
 //! | [`pages`] | the pages of the health port |
@@ -13,6 +15,7 @@
 //! | [`check`], [`doctor`], [`explain`], [`inspect`], [`push`] | the commands of these names |
 //! | [`exit`] | the exit codes of commands that judge something |
 
+mod access;
 mod check;
 mod cli;
 mod controller_names;
@@ -27,6 +30,7 @@ mod pages;
 mod push;
 mod run;
 mod stores;
+mod supervision;
 mod tasks;
 
 use std::io::Write as _;

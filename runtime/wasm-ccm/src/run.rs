@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
-use ccm_apiserver::{ApiGate, ApiGateSettings, EventRecorder, EventSettings, EventWriter, fenced_client};
+use ccm_apiserver::{ApiGate, ApiGateSettings, EventRecorder, EventSettings, EventWriter, fenced_client, plain_client};
 use ccm_cloud::NodeSelector;
 use ccm_controllers::{
     AddressSources, AdmissionMetrics, ClusterAddresses, Explainer, Metrics, NodeLabels, ReflectorHandle,
@@ -28,12 +28,14 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use crate::access;
 use crate::cli::RunArgs;
 use crate::controller_names::{Controller, Selection};
 use crate::controllers::{self, Providers, Reviews, Shared, keeps_routes, nodes_told};
 use crate::logging;
 use crate::pages::{self, Pages, ProcessMetrics};
 use crate::stores::{API_SERVER, Reflectors, depends, wait_for_api_server};
+use crate::supervision::{RunningMetrics, Supervision};
 use crate::tasks::{self, EVENT_WRITER, PROVIDER_EVENT_WRITER, Tasks, in_order};
 
 /// Most worker threads; fewer on machines with fewer cores.
@@ -162,6 +164,7 @@ struct Process {
     leader: Leader,
     readiness: Readiness,
     metrics: Metrics,
+    supervision: Supervision,
     explainer: Explainer,
     health: Option<(TcpListener, TlsAcceptor, Pages)>,
     webhook: Option<(Arc<Webhook<Reviews>>, TcpListener)>,
@@ -186,11 +189,12 @@ impl Process {
         let calls = CallMetrics::register(&mut registry);
         let exchanges = ExchangeMetrics::register(&mut registry);
         let metrics = Metrics::register(&mut registry);
+        let running = RunningMetrics::register(&mut registry);
 
         let config = ccm_apiserver::config(args.kubeconfig.as_deref(), args.master.as_deref()).await?;
         let pings = args.pings();
         let unusable = "the API server's address or credentials cannot be used";
-        let client = ccm_apiserver::client(&config, pings).context(unusable)?;
+        let client = ccm_apiserver::client(&config, pings, &metrics.api).context(unusable)?;
         let leader = Leader::new(election, &mut registry);
         let admission = webhook.as_ref().map(|settings| {
             Arc::new(ServiceAdmission::new(settings.online, AdmissionMetrics::register(&mut registry)))
@@ -204,8 +208,8 @@ impl Process {
             concurrent_writes: args.kube_api_concurrent_writes,
         };
         let writing = match &leader {
-            Leader::Alone => Client::try_from(config.clone()),
-            Leader::Candidate(_) => fenced_client(&config, pings, leader.leadership()),
+            Leader::Alone => plain_client(config.clone(), &metrics.api),
+            Leader::Candidate(_) => fenced_client(&config, pings, leader.leadership(), &metrics.api),
         };
         let gate = ApiGate::new(writing.context(unusable)?, metrics.api.clone(), writes).led_by(leader.leadership());
         let open_gate = ApiGate::new(client.clone(), metrics.api.clone(), writes);
@@ -260,9 +264,17 @@ impl Process {
         };
 
         let explainer = Explainer::default();
-        let pages = Pages {
-            readiness: readiness.clone(),
+        let wall = access::wall(&args, &client, &metrics.api, &mut registry).await?;
+        let supervision = Supervision {
             health: Health::new(leader.health().map(|health| Check::new(HEALTH_CHECK, health))),
+            running,
+            pulses: metrics.queue.pulses(),
+            periods: args.controller_watchdog_periods,
+        };
+        let pages = Pages {
+            wall,
+            readiness: readiness.clone(),
+            health: supervision.health.clone(),
             leader: leader.seen(),
             registry: Arc::new(registry),
             process: process_metrics,
@@ -285,6 +297,7 @@ impl Process {
             leader,
             readiness,
             metrics,
+            supervision,
             explainer,
             health,
             webhook,
@@ -386,7 +399,8 @@ impl Process {
         for controller in Controller::ALL.into_iter().filter(|controller| self.selection.has(*controller)) {
             tracing::info!(controller = controller.name(), "controller starts");
         }
-        let shared = Shared::new(tasks, &self.args, stores, providers, self.gate, self.recorder, self.metrics)
+        let watched = (self.metrics, self.supervision);
+        let shared = Shared::new(tasks, &self.args, stores, providers, self.gate, self.recorder, watched)
             .refusing(addresses)
             .explaining(self.explainer);
         controllers::start(tasks, &shared, &self.selection);

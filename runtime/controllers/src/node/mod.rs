@@ -127,7 +127,7 @@ impl NodeController {
             async move { syncer.sync(&key.name).await }
         };
         // The refresh ends together with the queue, whichever way the queue ended.
-        let stop = shutdown.child_token();
+        let (stop, pulses) = (shutdown.child_token(), queue_metrics.pulses());
         let queue = async {
             let meters = queue_metrics.of("Nodes");
             let ended = queue::run_asked(keys, questions, reconcile, settings, meters, stop.clone()).await;
@@ -135,6 +135,6 @@ impl NodeController {
             ended
         };
         let merging = stop.run_until_cancelled(merging);
-        tokio::join!(queue, merging, refresh::run(&syncer, first_list, &stop)).0
+        tokio::join!(queue, merging, refresh::run(&syncer, first_list, &pulses, &stop)).0
     }
 }

@@ -65,7 +65,11 @@ async fn explained(args: &ExplainArgs, target: Target, address: Option<http::Uri
         Err(error) => return Err(error),
     };
     let asked = match (&address, &cluster) {
-        (Some(address), _) => leader::at(address, &target).await,
+        (Some(address), cluster) => {
+            let cluster =
+                cluster.as_ref().map(|cluster| (&cluster.client, args.leader_elect_resource_namespace.as_str()));
+            leader::at(address, cluster, &target).await
+        }
         (None, Some(cluster)) => {
             let (namespace, lease) = (&args.leader_elect_resource_namespace, &args.leader_elect_resource_name);
             leader::found(&cluster.client, namespace, lease, &target).await

@@ -92,6 +92,16 @@ async fn a_hundred_nodes_are_each_asked_about_once_whatever_the_width() {
     }
 }
 
+/// What the watchdog hears of a large cluster whose cloud is slow.
+#[tokio::test(start_paused = true)]
+async fn a_refresh_says_after_each_node_that_it_goes_on() {
+    let mut bench = Bench::new();
+    hundred(&mut bench);
+    let turns = std::cell::Cell::new(0);
+    crate::node::refresh::refresh(&bench.syncer, || turns.set(turns.get() + 1)).await;
+    assert_eq!(turns.get(), 100);
+}
+
 #[tokio::test(start_paused = true)]
 async fn case_249_writes_of_the_refresh_are_as_many_at_a_time_as_set() {
     for (updates, syncs, wanted) in [(3, 16, 3), (0, 4, 4)] {
