@@ -1,5 +1,6 @@
 //! Joins the wall before the health port with the API server, which says whose a token is and what that user may get.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use prometheus_client::registry::Registry;
 
-use crate::cli::RunArgs;
+use crate::cli::{AccessArgs, RunArgs};
 
 /// How long the API server may take for one review. A scraper waits 10 s for both.
 const REVIEW_TIME: Duration = Duration::from_secs(4);
@@ -42,24 +43,33 @@ pub(crate) async fn wall(
     {
         return Ok(None);
     }
-    let settings = ApiGateSettings { request_timeout: REVIEW_TIME, ..ApiGateSettings::default() };
-    let mut gates = vec![];
-    for (flag, file) in [
-        ("--authentication-kubeconfig", &args.access.authentication_kubeconfig),
-        ("--authorization-kubeconfig", &args.access.authorization_kubeconfig),
-    ] {
-        let client = match file {
-            Some(file) => {
-                let config = config_from(flag, Some(file), None).await?;
-                client(&config, args.pings(), metrics).with_context(|| format!("{flag} {}", file.display()))?
-            }
-            None => here.clone(),
-        };
-        gates.push(ApiGate::new(client, metrics.clone(), settings));
-    }
-    let [authentication, authorization] = <[ApiGate; 2]>::try_from(gates).map_err(|_| anyhow::anyhow!("two gates"))?;
-    let reviews = ApiReviews { authentication, authorization };
+    let AccessArgs { authentication_kubeconfig, authorization_kubeconfig, .. } = &args.access;
+    let reviews = ApiReviews {
+        authentication: gate(args, here, metrics, "--authentication-kubeconfig", authentication_kubeconfig.as_deref())
+            .await?,
+        authorization: gate(args, here, metrics, "--authorization-kubeconfig", authorization_kubeconfig.as_deref())
+            .await?,
+    };
     Ok(Some(Arc::new(Wall::new(args.access.settings(), reviews, AccessMetrics::register(registry)))))
+}
+
+/// The way to who reviews: of a kubeconfig, or that of all the rest.
+async fn gate(
+    args: &RunArgs,
+    here: &Client,
+    metrics: &ApiMetrics,
+    flag: &str,
+    kubeconfig: Option<&Path>,
+) -> Result<ApiGate> {
+    let client = match kubeconfig {
+        Some(file) => {
+            let config = config_from(flag, Some(file), None).await?;
+            client(&config, args.pings(), metrics).with_context(|| format!("{flag} {}", file.display()))?
+        }
+        None => here.clone(),
+    };
+    let settings = ApiGateSettings { request_timeout: REVIEW_TIME, ..ApiGateSettings::default() };
+    Ok(ApiGate::new(client, metrics.clone(), settings))
 }
 
 impl Reviews for ApiReviews {
@@ -95,5 +105,125 @@ impl Reviews for ApiReviews {
             .map_err(|error| error.to_string())?
             .status
             .is_some_and(|status| status.allowed && status.denied != Some(true)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use ccm_serving::access::AUDIENCE;
+    use clap::Parser;
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        run: RunArgs,
+    }
+
+    /// An API server that answers each review with this status, and the reviews it got.
+    fn server(status: Value) -> (Client, Arc<parking_lot::Mutex<Vec<(String, Value)>>>) {
+        let asked: Arc<parking_lot::Mutex<Vec<_>>> = Arc::default();
+        let seen = Arc::clone(&asked);
+        let answer = move |request: Request<Body>| {
+            let (seen, status) = (Arc::clone(&seen), status.clone());
+            async move {
+                let path = request.uri().path().to_owned();
+                let body = request.into_body().collect_bytes().await.unwrap();
+                let mut review: Value = serde_json::from_slice(&body).unwrap();
+                seen.lock().push((path, review["spec"].clone()));
+                review["status"] = status;
+                Ok::<_, Infallible>(
+                    Response::builder().status(201).body(Body::from(review.to_string().into_bytes())).unwrap(),
+                )
+            }
+        };
+        (Client::new(tower::service_fn(answer), "default"), asked)
+    }
+
+    fn reviews(client: &Client) -> ApiReviews {
+        let metrics = ApiMetrics::register(&mut Registry::default());
+        let gate = ApiGate::new(client.clone(), metrics, ApiGateSettings::default());
+        ApiReviews { authentication: gate.clone(), authorization: gate }
+    }
+
+    /// On all other addresses the pages would be open to the network.
+    #[tokio::test]
+    async fn there_is_a_wall_on_every_address_but_those_of_loopback_and_there_where_it_is_wanted() {
+        let (client, _) = server(json!({}));
+        for (flags, expected) in [
+            (&[][..], true),
+            (&["--bind-address=0.0.0.0"], true),
+            (&["--bind-address=::"], true),
+            (&["--bind-address=192.0.2.1"], true),
+            (&["--bind-address=127.0.0.1"], false),
+            (&["--bind-address=127.3.2.1"], false),
+            (&["--bind-address=::1"], false),
+            (&["--bind-address=::ffff:127.0.0.1"], false),
+            (&["--bind-address=127.0.0.1", "--authentication-on-loopback"], true),
+            (&["--secure-port=0"], false),
+        ] {
+            let args = Cli::try_parse_from(["run", "--provider=a.wasm"].iter().chain(flags)).ok().unwrap().run;
+            let mut registry = Registry::default();
+            let metrics = ApiMetrics::register(&mut registry);
+            let wall = wall(&args, &client, &metrics, &mut registry).await.unwrap();
+            assert_eq!(wall.is_some(), expected, "{flags:?}");
+        }
+        let flags = ["run", "--provider=a.wasm", "--authorization-kubeconfig=/nowhere"];
+        let args = Cli::try_parse_from(flags).ok().unwrap().run;
+        let metrics = ApiMetrics::register(&mut Registry::default());
+        let error = wall(&args, &client, &metrics, &mut Registry::default()).await.err().unwrap();
+        assert!(format!("{error:#}").starts_with("--authorization-kubeconfig /nowhere: "), "{error:#}");
+    }
+
+    #[tokio::test]
+    async fn a_token_is_somebodys_only_when_it_is_authenticated_and_meant_for_the_audience() {
+        let user = json!({ "username": "prometheus", "uid": "7", "groups": ["g"], "extra": { "k": ["v"] } });
+        for (status, audience, expected) in [
+            (json!({ "authenticated": true, "user": user }), None, true),
+            (json!({ "authenticated": true, "user": user, "audiences": ["x", AUDIENCE] }), Some(AUDIENCE), true),
+            // One that knows nothing of audiences.
+            (json!({ "authenticated": true, "user": user }), Some(AUDIENCE), false),
+            (json!({ "authenticated": true, "user": user, "audiences": ["x"] }), Some(AUDIENCE), false),
+            (json!({ "authenticated": false, "user": user, "audiences": [AUDIENCE] }), Some(AUDIENCE), false),
+            (json!({ "user": user }), None, false),
+            (json!({ "authenticated": true }), None, false),
+            (json!({ "error": "expired" }), None, false),
+        ] {
+            let (client, asked) = server(status.clone());
+            let told = reviews(&client).token("secret", audience).await.unwrap();
+            assert_eq!(told.is_some(), expected, "{status} {audience:?}");
+            let mut spec = json!({ "token": "secret" });
+            if let Some(audience) = audience {
+                spec["audiences"] = json!([audience]);
+            }
+            assert_eq!(*asked.lock(), [("/apis/authentication.k8s.io/v1/tokenreviews".to_owned(), spec)]);
+        }
+    }
+
+    #[tokio::test]
+    async fn whether_a_user_may_get_a_path_is_asked_with_all_that_is_known_of_the_user() {
+        let user = json!({ "username": "prometheus", "uid": "7", "groups": ["g"], "extra": { "k": ["v"] } });
+        let user: UserInfo = serde_json::from_value(user).unwrap();
+        for (status, expected) in [
+            (json!({ "allowed": true }), true),
+            (json!({ "allowed": false }), false),
+            (json!({ "allowed": true, "denied": true }), false),
+        ] {
+            let (client, asked) = server(status.clone());
+            assert_eq!(reviews(&client).access(&user, "/metrics").await, Ok(expected), "{status}");
+            let spec = json!({
+                "user": "prometheus", "uid": "7", "groups": ["g"], "extra": { "k": ["v"] },
+                "nonResourceAttributes": { "path": "/metrics", "verb": "get" },
+            });
+            assert_eq!(*asked.lock(), [("/apis/authorization.k8s.io/v1/subjectaccessreviews".to_owned(), spec)]);
+        }
+        let (client, _) = server(json!({}));
+        assert!(reviews(&client).access(&user, "/metrics").await.is_err(), "an answer that says nothing");
     }
 }

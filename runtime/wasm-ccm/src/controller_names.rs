@@ -1,5 +1,7 @@
 //! `--controllers`, with upstream's names, aliases and rules.
 
+use ccm_controllers::{ClusterController, NodeController, NodeLifecycleController, RouteController, ServiceController};
+
 /// A controller that this program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Controller {
@@ -38,11 +40,11 @@ impl Controller {
     /// Names of its loops, which the watchdog knows.
     pub(crate) const fn loops(self) -> &'static [&'static str] {
         match self {
-            Self::Node => &["Nodes", "addresses of Nodes"],
-            Self::NodeLifecycle => &["NodeLifecycle"],
-            Self::Service => &["service"],
-            Self::Route => &["Routes"],
-            Self::Cluster => &["Cluster"],
+            Self::Node => NodeController::LOOPS,
+            Self::NodeLifecycle => NodeLifecycleController::LOOPS,
+            Self::Service => ServiceController::LOOPS,
+            Self::Route => RouteController::LOOPS,
+            Self::Cluster => ClusterController::LOOPS,
         }
     }
 

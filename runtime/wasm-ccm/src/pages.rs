@@ -331,13 +331,10 @@ mod tests {
         let pages = pages();
         pages.readiness.set("nodes", Ok(()));
         pages.health.add(Check::new("leaderElection", || Ok(())));
-        let of_later = |request: Request<()>| {
+        let served = answering::<()>(pages);
+        let of_later = move |request: Request<()>| {
             let is_later = request.uri().path() == "/later";
-            if is_later {
-                std::future::ready(page(StatusCode::OK, TEXT, "secret")).boxed()
-            } else {
-                answering(pages.clone())(request)
-            }
+            if is_later { std::future::ready(page(StatusCode::OK, TEXT, "secret")).boxed() } else { served(request) }
         };
         let answer = guarded(Some(wall), of_later.clone());
         let ask = async |path: &str, token: &str| {

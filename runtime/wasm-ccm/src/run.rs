@@ -416,7 +416,8 @@ async fn bind_health(args: &RunArgs, pages: Pages) -> Result<Option<(TcpListener
     }
     let address = SocketAddr::new(args.bind_address, args.secure_port);
     let listener = https::bind(address, "--bind-address and --secure-port").await?;
-    tracing::info!(address = %listener.local_addr()?, "health and metrics are served");
+    let asks_for_tokens = pages.wall.is_some();
+    tracing::info!(address = %listener.local_addr()?, asks_for_tokens, "health and metrics are served");
     let files = args.tls_cert_file.as_deref().zip(args.tls_private_key_file.as_deref());
     Ok(Some((listener, https::acceptor(files, args.tls_min_version)?, pages)))
 }

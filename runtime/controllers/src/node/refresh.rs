@@ -24,7 +24,7 @@ use crate::view::node::is_uninitialized;
 /// cluster is not copied as a whole.
 const WINDOW: usize = 2_000;
 /// Name of the loop, for the watchdog.
-const LOOP: &str = "addresses of Nodes";
+pub(crate) const LOOP: &str = "addresses of Nodes";
 /// The loop turns with each Node, and no Node takes longer: its lookup and its write have limits of their own.
 const MIN_PERIOD: Duration = Duration::from_secs(300);
 /// Most failures of one run that are logged one by one.
