@@ -214,6 +214,7 @@ mod tests {
             (json!({ "allowed": true }), true),
             (json!({ "allowed": false }), false),
             (json!({ "allowed": true, "denied": true }), false),
+            (json!({}), false),
         ] {
             let (client, asked) = server(status.clone());
             assert_eq!(reviews(&client).access(&user, "/metrics").await, Ok(expected), "{status}");
@@ -223,7 +224,5 @@ mod tests {
             });
             assert_eq!(*asked.lock(), [("/apis/authorization.k8s.io/v1/subjectaccessreviews".to_owned(), spec)]);
         }
-        let (client, _) = server(json!({}));
-        assert!(reviews(&client).access(&user, "/metrics").await.is_err(), "an answer that says nothing");
     }
 }

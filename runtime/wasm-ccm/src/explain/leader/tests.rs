@@ -80,7 +80,7 @@ const TOKEN_PATH: &str = "/api/v1/namespaces/kube-system/serviceaccounts/wasm-cc
 
 /// An API server that makes tokens, and a host behind its proxy that wants one. `made` answers who wants a token made.
 fn guarded(made: (u16, Value), refusal: Option<(u16, &'static str)>) -> Client {
-    let answer = move |request: Request<Body>| {
+    let respond = move |request: Request<Body>| {
         let made = made.clone();
         async move {
             let path = request.uri().path().to_owned();
@@ -99,7 +99,7 @@ fn guarded(made: (u16, Value), refusal: Option<(u16, &'static str)>) -> Client {
                         (401, "this page needs a token\n".to_owned())
                     }
                     Some("short-lived") => {
-                        refusal.map_or_else(|| (200, self::answer(true)), |(status, text)| (status, text.to_owned()))
+                        refusal.map_or_else(|| (200, answer(true)), |(status, text)| (status, text.to_owned()))
                     }
                     Some(other) => panic!("{other}"),
                 },
@@ -108,7 +108,7 @@ fn guarded(made: (u16, Value), refusal: Option<(u16, &'static str)>) -> Client {
             Ok::<_, Infallible>(response.status(status).body(Body::from(body.into_bytes())).unwrap())
         }
     };
-    Client::new(tower::service_fn(answer), "default")
+    Client::new(tower::service_fn(respond), "default")
 }
 
 #[tokio::test]
