@@ -116,6 +116,7 @@ mod tests {
     use clap::Parser;
     use http::{Request, Response};
     use kube::client::Body;
+    use parking_lot::Mutex;
     use serde_json::{Value, json};
 
     use super::*;
@@ -126,9 +127,12 @@ mod tests {
         run: RunArgs,
     }
 
+    /// Reviews, each with the path that it was sent to.
+    type Asked = Arc<Mutex<Vec<(String, Value)>>>;
+
     /// An API server that answers each review with this status, and the reviews it got.
-    fn server(status: Value) -> (Client, Arc<parking_lot::Mutex<Vec<(String, Value)>>>) {
-        let asked: Arc<parking_lot::Mutex<Vec<_>>> = Arc::default();
+    fn server(status: Value) -> (Client, Asked) {
+        let asked = Asked::default();
         let seen = Arc::clone(&asked);
         let answer = move |request: Request<Body>| {
             let (seen, status) = (Arc::clone(&seen), status.clone());
