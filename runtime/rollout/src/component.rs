@@ -42,12 +42,12 @@ pub trait Component: Instances + LoadBalancers + Cluster + Routes {
     /// Notices other credentials while nobody uses them. Never ends.
     fn follow_credentials(&self) -> CallFuture<'_, ()>;
 
-    /// As [`Cluster::reconcile`]; sets `changed` before the first request that may change the cloud.
+    /// As [`Cluster::reconcile`]; sets `half_done` when the call gave no answer, for whatever reason, after it had begun to change the cloud.
     fn reconcile_noting(
         &self,
         nodes: Vec<Node>,
         services: Vec<Service>,
-        changed: Arc<AtomicBool>,
+        half_done: Arc<AtomicBool>,
     ) -> CallFuture<'_, Reconciled>;
 }
 
@@ -81,8 +81,8 @@ impl Component for Provider {
         &self,
         nodes: Vec<Node>,
         services: Vec<Service>,
-        changed: Arc<AtomicBool>,
+        half_done: Arc<AtomicBool>,
     ) -> CallFuture<'_, Reconciled> {
-        Box::pin(self.reconcile_noting(nodes, services, changed))
+        Box::pin(self.reconcile_noting(nodes, services, half_done))
     }
 }

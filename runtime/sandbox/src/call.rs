@@ -55,6 +55,9 @@ impl CallEnd {
 
 /// Is told of every call: metrics.
 pub trait CallObserver: Send + Sync + 'static {
+    /// Calls of this provider come from now on.
+    fn begins(&self, _provider: &str) {}
+
     /// A call is over.
     fn call_ended(&self, provider: &str, end: CallEnd);
 }
@@ -216,6 +219,10 @@ pub(crate) struct ChangeFlag(pub(crate) Arc<AtomicBool>);
 impl ChangeFlag {
     pub(crate) fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
 }
 

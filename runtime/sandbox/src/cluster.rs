@@ -1,7 +1,7 @@
 //! The contract's `cluster`.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ccm_cloud::{CallFuture, Cluster, ClusterSubject, Descriptor, Failure, Node, Service};
 use ccm_egress::Class;
@@ -26,7 +26,7 @@ impl Cluster for Provider {
 }
 
 impl Provider {
-    /// As [`Cluster::reconcile`]; sets `changed` before the first request that may change the cloud.
+    /// As [`Cluster::reconcile`]; sets `half_done` when the call gave no answer, for whatever reason, after it had begun to change the cloud.
     ///
     /// # Errors
     ///
@@ -35,12 +35,13 @@ impl Provider {
         &self,
         nodes: Vec<Node>,
         services: Vec<Service>,
-        changed: Arc<AtomicBool>,
+        half_done: Arc<AtomicBool>,
     ) -> Result<Vec<(ClusterSubject, Failure)>, Failure> {
         const FUNCTION: &str = "cluster.reconcile";
         let code = self.code();
         let exports = code.optional.cluster.clone();
         let exports = exports.ok_or_else(|| not_exported(&self.descriptor, "cluster"))?;
+        let changes = ChangeFlag::default();
         let subject = Subject {
             nodes: nodes.iter().map(|node| (node.name.clone(), node.uid.clone())).collect(),
             services: services.iter().map(ServiceId::from).collect(),
@@ -48,7 +49,7 @@ impl Provider {
             read_only: false,
             proof: false,
             judges: false,
-            changes: ChangeFlag(changed),
+            changes: changes.clone(),
             selected: None,
         };
         let objects = Objects::new(&nodes, &services);
@@ -67,6 +68,9 @@ impl Provider {
             },
             unless_failed(|failures| cluster_failures(failures, &objects)),
         );
-        answer.await.map_err(|error| error.into_failure(FUNCTION, &self.descriptor.name))?
+        answer.await.map_err(|error| {
+            half_done.store(changes.is_set(), Ordering::Relaxed);
+            error.into_failure(FUNCTION, &self.descriptor.name)
+        })?
     }
 }

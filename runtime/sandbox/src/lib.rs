@@ -40,6 +40,7 @@ mod probe;
 mod provider;
 mod routes;
 mod tally;
+mod threads;
 mod turn;
 mod wasi;
 
@@ -55,3 +56,4 @@ pub use pool::Pool;
 #[cfg(feature = "memory-probe")]
 pub use probe::MemoryProbe;
 pub use provider::{Component, Provider};
+pub use threads::worker_threads;

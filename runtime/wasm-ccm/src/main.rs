@@ -10,14 +10,16 @@
 //! | [`supervision`] | which controllers run, and whether their loops turn |
 //! | [`stores`] | what the process knows of the cluster |
 //! | [`controllers`], [`controller_names`] | the controllers that `--controllers` selects |
-//! | [`pages`] | the pages of the health port |
+//! | [`pages`], [`status`] | the pages of the health port, the one for people among them |
 //! | [`tasks`] | all tasks of the process, and how they end |
-//! | [`check`], [`doctor`], [`explain`], [`inspect`], [`push`] | the commands of these names |
+//! | [`annotations`], [`check`], [`completion`], [`doctor`], [`explain`], [`inspect`], [`push`] | the commands of these names |
 //! | [`exit`] | the exit codes of commands that judge something |
 
 mod access;
+mod annotations;
 mod check;
 mod cli;
+mod completion;
 mod controller_names;
 mod controllers;
 mod doctor;
@@ -29,6 +31,7 @@ mod output;
 mod pages;
 mod push;
 mod run;
+mod status;
 mod stores;
 mod supervision;
 mod tasks;
@@ -54,10 +57,13 @@ fn main() -> ExitCode {
     let ended = match command {
         Command::Run(args) => run::run(*args, ignored),
         Command::Inspect(args) => inspect::inspect(&args),
+        Command::Annotations(args) => return code(annotations::annotations(&args)),
         Command::Check(args) => check::check(&args),
         Command::Push(args) => push::push(&args),
         Command::Doctor(args) => return code(doctor::doctor(&args)),
         Command::Explain(args) => return code(explain::explain(&args)),
+        Command::Completion(args) => completion::completion(&args),
+        Command::Man(args) => completion::man(&args),
         Command::New(args) => new_provider(&args),
         Command::ProvidersSchema => print_schema(),
     };

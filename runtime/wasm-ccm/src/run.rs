@@ -1,7 +1,6 @@
 //! `wasm-ccm run`: [builds](Process::build) the process, [runs](Process::run) it, and ends it in order.
 
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,7 +17,7 @@ use ccm_rollout::config::{self, ProviderConfig};
 use ccm_rollout::context::{ProcessSecrets, SharedContext};
 use ccm_rollout::status::ProviderStatuses;
 use ccm_rollout::{CallMetrics, ExchangeMetrics, ProbationFiles, ProviderMetrics, Rollout, RolloutParts, host_pod};
-use ccm_sandbox::{Pool, Sandbox, container_memory};
+use ccm_sandbox::{Pool, Sandbox, container_memory, worker_threads};
 use ccm_serving::health::{Check, Health, Readiness};
 use ccm_serving::https;
 use ccm_serving::webhook::{self, Webhook};
@@ -38,9 +37,6 @@ use crate::stores::{API_SERVER, Reflectors, depends, wait_for_api_server};
 use crate::supervision::{RunningMetrics, Supervision};
 use crate::tasks::{self, EVENT_WRITER, PROVIDER_EVENT_WRITER, Tasks, in_order};
 
-/// Most worker threads; fewer on machines with fewer cores.
-const MAX_WORKERS: usize = 4;
-
 /// Runs until SIGTERM or SIGINT. `ignored` says which flags have no effect.
 ///
 /// # Errors
@@ -52,10 +48,10 @@ pub(crate) fn run(args: RunArgs, ignored: Option<String>) -> Result<()> {
         tracing::warn!("{ignored}");
     }
     let setup = Setup::read(args)?;
-    // More threads would only cost memory: the work is waiting, and the guests have limits of their own.
-    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(cores.min(MAX_WORKERS)).enable_all().build()?;
+    let busy_calls =
+        setup.providers.iter().map(|provider| provider.limits.sandbox.busy_calls).max().unwrap_or_default();
+    let workers = worker_threads(busy_calls);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
     let ended = runtime.block_on(async {
         let process = Box::pin(Process::build(setup)).await?;
         let probation_files = process.rollout.probation_files.clone();

@@ -2,7 +2,7 @@
 //!
 //! While it is on probation, the proven one is asked too where the new one fails, or says that a machine is absent: that answer is given, and the
 //! difference counts against the new one. Work on the whole cluster is compared only where the new one fails: the witness then does it at once,
-//! unless the new one crashed after it had begun to change the cloud. What load balancers need beyond that is in [`super::balancers`].
+//! unless the new one gave no answer after it had begun to change the cloud. What load balancers need beyond that is in [`super::balancers`].
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -196,19 +196,29 @@ impl<C: Component> Handle<C> {
         if let Some(failure) = self.if_taken_back() {
             return Err(failure);
         }
-        let changed = Arc::new(AtomicBool::new(false));
+        if let Some(fault) = probation.take_half_done() {
+            // Only now: what was sent may not have shown before. In an outage neither of them does it.
+            let known = probation.witness.reconcile(nodes, services).await;
+            if faults(&known) == 0 {
+                probation.differs("cluster.reconcile", &fault);
+            }
+            self.judge();
+            return known;
+        }
+        let half_done = Arc::new(AtomicBool::new(false));
         let crashes = self.provider().crashes().count;
-        let work = self.provider().reconcile_noting(nodes.clone(), services.clone(), Arc::clone(&changed));
+        let work = self.provider().reconcile_noting(nodes.clone(), services.clone(), Arc::clone(&half_done));
         let answer = work.await;
-        // Of a call under way at the same time, perhaps: then it is tried again later all the same.
-        let has_crashed = self.provider().crashes().count != crashes;
         let answer = if faults(&answer) == 0 {
             if answer.as_ref().is_ok_and(Vec::is_empty) {
                 probation.answers_well();
             }
             answer
-        } else if has_crashed && changed.load(Ordering::Relaxed) {
-            // What it sent may not show yet: who began anew at once would do it a second time.
+        } else if half_done.load(Ordering::Relaxed) {
+            // What it sent may not show yet: who began anew at once would do it a second time. A crash counts by itself.
+            if self.provider().crashes().count == crashes {
+                probation.keep_half_done(first_fault(&answer));
+            }
             answer
         } else {
             // The work is idempotent: the witness would do it again if it came back.

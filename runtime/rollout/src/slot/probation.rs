@@ -48,6 +48,8 @@ pub(super) struct Probation<C> {
     is_apart: bool,
     begun: Instant,
     counts: Mutex<Counts>,
+    /// Why there was no answer to work for the cluster that had begun to change the cloud. Its next run is the witness's.
+    half_done: Mutex<Option<String>>,
 }
 
 #[derive(Default)]
@@ -74,6 +76,7 @@ impl<C: Component> Probation<C> {
             is_apart,
             begun: Instant::now(),
             counts: Mutex::default(),
+            half_done: Mutex::default(),
         }
     }
 
@@ -101,6 +104,16 @@ impl<C: Component> Probation<C> {
         count(&mut counts, text.clone());
         (counts.since, counts.good) = (None, 0);
         Failure::new(Reaction::Retry, text)
+    }
+
+    /// Work for the cluster had begun to change the cloud when its time was over.
+    pub(super) fn keep_half_done(&self, why: String) {
+        *self.half_done.lock() = Some(why);
+    }
+
+    /// Whether the witness is to do what was left half done, and why it was.
+    pub(super) fn take_half_done(&self) -> Option<String> {
+        self.half_done.lock().take()
     }
 
     /// What the witness says. Where it `finds` something it is asked anew, with an empty cache: its cache may be old. The object may be gone, or

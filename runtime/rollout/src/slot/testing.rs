@@ -39,6 +39,8 @@ pub(crate) enum Does {
     Crash,
     /// Gives no answer after it has changed the cloud.
     CrashAfterwards,
+    /// Has changed the cluster's part of the cloud when its time is over.
+    TimeOutAfterwards,
     /// Never answers questions.
     Hang,
     /// Finds no machine and no load balancer.

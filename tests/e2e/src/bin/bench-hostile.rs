@@ -15,7 +15,7 @@ use ccm_e2e::report::{Report, Target};
 use ccm_e2e::slow_cloud::{self, SlowCloud};
 use ccm_egress::config::{CredentialSource, NetworkSettings, OperatorGrants};
 use ccm_egress::{Cache, Carryover, Egress, EgressConfig, ProviderContext};
-use ccm_sandbox::{Limits, Pool, Provider, Sandbox, TICK};
+use ccm_sandbox::{Limits, Pool, Provider, Sandbox, TICK, worker_threads};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -71,8 +71,9 @@ fn start() -> Result<()> {
     let attacks: Vec<&'static str> =
         ATTACKS.into_iter().filter(|attack| only.as_deref().is_none_or(|only| only == *attack)).collect();
     ensure!(!attacks.is_empty(), "no attack of that name; there are {}", ATTACKS.join(", "));
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    // Every call is a task, as in the host.
+    // As in the host, where every call is a task.
+    let workers = worker_threads(Limits::default().busy_calls);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
     runtime.block_on(bench(attacks))
 }
 

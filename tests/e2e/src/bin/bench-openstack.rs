@@ -77,12 +77,14 @@ async fn bench() -> Result<()> {
     let lab = Lab::find()?;
     let mut report = Report::new("openstack").beside("Go manager");
     let bench = Bench::new(&lab).await?;
-    let done = bench.nodes(&mut report).await;
-    bench.end(done).await?;
+    let nodes = bench.nodes(&mut report).await;
+    let nodes = bench.end(nodes).await;
     let bench = Bench::new(&lab).await?;
     let done = bench.balancers(balancers, &mut report).await;
-    bench.end(done).await?;
-    report.finish()
+    let done = bench.end(done).await;
+    // What was measured is shown also when something went wrong after it.
+    let reported = report.finish();
+    nodes.and(done).and(reported)
 }
 
 /// A cluster, a project, and a host between them.

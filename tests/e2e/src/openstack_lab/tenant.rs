@@ -11,6 +11,8 @@ use super::{Caller, Lab, id, until};
 
 /// For what takes Nova and Octavia seconds.
 const LIMIT: Duration = Duration::from_secs(120);
+/// For fifty servers, in a lab with two cores that has other things to do.
+const REMOVAL: Duration = Duration::from_secs(400);
 
 /// A project with a network `10.1.0.0/24`, and a router between that and the outside.
 pub struct Tenant {
@@ -254,7 +256,7 @@ impl Tenant {
         for server in &servers {
             self.user.delete("compute", &format!("/v2.1/servers/{}", id(server)?)).await?;
         }
-        until(LIMIT, async || Ok(self.list("compute", "/v2.1/servers", "servers").await?.is_empty())).await?;
+        until(REMOVAL, async || Ok(self.list("compute", "/v2.1/servers", "servers").await?.is_empty())).await?;
         for floating in self.list("network", "/v2.0/floatingips", "floatingips").await? {
             self.user.delete("network", &format!("/v2.0/floatingips/{}", id(&floating)?)).await?;
         }

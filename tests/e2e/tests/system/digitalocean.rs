@@ -19,6 +19,8 @@ mod nodes;
 mod restored;
 mod takeover;
 
+use std::path::Path;
+
 use ccm_cluster::NodeFixture;
 use ccm_e2e::host::{Host, component};
 use ccm_sim_digitalocean::{Balancer, DigitalOcean, Droplet, TOKEN};
@@ -44,17 +46,32 @@ const FLAGS: [&str; 6] = [
 
 /// The component, as a flag.
 fn provider() -> String {
-    format!("--provider={}", component("providers/digitalocean.wasm").unwrap().display())
+    from(&component("providers/digitalocean.wasm").unwrap())
+}
+
+fn from(file: &Path) -> String {
+    format!("--provider={}", file.display())
 }
 
 /// A host that is configured as the Go manager is: by the environment. More variables may stand beside token and address.
 pub(crate) fn start(stage: &Stage, cloud: &Cloud, environment: &[(&str, &str)], flags: &[&str]) -> Actor {
+    start_from(stage, cloud, &component("providers/digitalocean.wasm").unwrap(), environment, flags)
+}
+
+/// The same with the component in this file.
+pub(crate) fn start_from(
+    stage: &Stage,
+    cloud: &Cloud,
+    file: &Path,
+    environment: &[(&str, &str)],
+    flags: &[&str],
+) -> Actor {
     let url = cloud.url();
     let own = [("DO_ACCESS_TOKEN", TOKEN), ("DO_OVERRIDE_URL", url.as_str())];
     let environment: Vec<_> = own.iter().chain(environment).copied().collect();
     let grants = environment.iter().map(|(name, _)| format!("--allow-env={name}"));
     let flags = FLAGS.iter().chain(flags).map(|flag| (*flag).to_owned());
-    let all = flags.chain(cloud.flags()).chain(grants).chain([provider()]);
+    let all = flags.chain(cloud.flags()).chain(grants).chain([from(file)]);
     Actor::from(Host::start_in(stage.kubeconfig(), &environment, all).unwrap())
 }
 

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ccm_cloud::{CallFuture, Capability, Cluster, ClusterSubject, Descriptor, LoadBalancers, Node, Reaction, Service};
+use ccm_cloud::{
+    CallFuture, Capability, Cluster, ClusterSubject, Descriptor, Failure, LoadBalancers, Node, Reaction, Service,
+};
 use tokio::sync::watch;
 
 use super::{Does, Fake};
@@ -45,12 +47,20 @@ impl Component for Fake {
         Box::pin(std::future::pending())
     }
 
-    fn reconcile_noting(&self, _: Vec<Node>, _: Vec<Service>, changed: Arc<AtomicBool>) -> CallFuture<'_, Reconciled> {
+    fn reconcile_noting(
+        &self,
+        _: Vec<Node>,
+        _: Vec<Service>,
+        half_done: Arc<AtomicBool>,
+    ) -> CallFuture<'_, Reconciled> {
         Box::pin(async move {
-            if *self.does.lock() == Does::CrashAfterwards {
+            let does = *self.does.lock();
+            if matches!(does, Does::CrashAfterwards | Does::TimeOutAfterwards) {
                 self.acts("reconcile");
-                changed.store(true, Ordering::Relaxed);
-                return Err(self.crashed("reconcile"));
+                half_done.store(true, Ordering::Relaxed);
+                // Not a crash: the cloud may be slow.
+                let timed_out = Failure::new(Reaction::Retry, "reconcile: no answer in time");
+                return Err(if does == Does::CrashAfterwards { self.crashed("reconcile") } else { timed_out });
             }
             match self.answer("reconcile", Vec::new, Vec::new).await {
                 Err(failure) if failure.reaction == Reaction::Invalid => Ok(vec![(ClusterSubject::Provider, failure)]),

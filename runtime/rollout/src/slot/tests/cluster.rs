@@ -59,3 +59,25 @@ async fn the_proven_one_does_not_begin_anew_at_once_what_crashed_with_the_cloud_
     assert!(rig.why("2").unwrap().contains("gave no answer"));
     assert_eq!(reconcile(&rig).await, Ok(vec![]));
 }
+
+/// Only a crash was known as no answer.
+#[tokio::test]
+async fn the_proven_one_does_not_begin_anew_at_once_what_ran_out_of_time_with_the_cloud_half_changed() {
+    let (rig, _) = Rig::trying(Does::TimeOutAfterwards, faults(1));
+    assert!(reconcile(&rig).await.is_err());
+    assert_eq!((rig.is_on_probation(), rig.proven.asked.lock().get("reconcile")), (true, None));
+    // The next run is the proven one's, and tells whose fault it was.
+    assert_eq!(reconcile(&rig).await, Ok(vec![]));
+    assert!(rig.why("2").unwrap().ends_with("cluster.reconcile: reconcile: no answer in time"), "{:?}", rig.why("2"));
+}
+
+#[tokio::test]
+async fn time_that_runs_out_in_an_outage_is_nobodys_fault() {
+    let (rig, _) = Rig::trying(Does::TimeOutAfterwards, faults(1));
+    rig.proven.does(Does::Fail);
+    for _ in 0..4 {
+        assert!(reconcile(&rig).await.is_err());
+    }
+    assert!(rig.is_on_probation());
+    assert_eq!(rig.proven.asked.lock().get("reconcile"), Some(&2), "every second run");
+}
