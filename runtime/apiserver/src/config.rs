@@ -17,9 +17,18 @@ const READ_TIMEOUT: Duration = Duration::from_secs(330);
 ///
 /// When the kubeconfig cannot be used, or when there is none and this is not a pod.
 pub async fn config(kubeconfig: Option<&Path>, master: Option<&str>) -> Result<Config> {
+    config_from("--kubeconfig", kubeconfig, master).await
+}
+
+/// The same where another flag names the kubeconfig.
+///
+/// # Errors
+///
+/// As [`config`], with the name of the flag.
+pub async fn config_from(flag: &str, kubeconfig: Option<&Path>, master: Option<&str>) -> Result<Config> {
     let mut config = match kubeconfig {
         Some(path) => {
-            let what = || format!("--kubeconfig {}", path.display());
+            let what = || format!("{flag} {}", path.display());
             // kube accepts other encodings too, and its error for invalid text is unclear.
             let bytes = std::fs::read(path).with_context(what)?;
             ensure!(std::str::from_utf8(&bytes).is_ok(), "{}: it is not UTF-8 text", what());
@@ -53,7 +62,7 @@ pub async fn config(kubeconfig: Option<&Path>, master: Option<&str>) -> Result<C
     }
     check_address(&config.cluster_url).with_context(|| match (master, kubeconfig) {
         (Some(_), _) => "--master".to_owned(),
-        (None, Some(path)) => format!("--kubeconfig {}, server", path.display()),
+        (None, Some(path)) => format!("{flag} {}, server", path.display()),
         (None, None) => "the address in the pod's environment".to_owned(),
     })?;
     // The queue repeats a failed request, and its metrics show that.

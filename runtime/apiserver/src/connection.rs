@@ -18,6 +18,9 @@ use kube::{Client, Config};
 use rustls::pki_types::ServerName;
 use tower::{BoxError, Service, ServiceBuilder};
 
+use crate::counted::CountLayer;
+use crate::metrics::ApiMetrics;
+
 /// Longest time to connect, including the handshake, unless the configuration sets one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Probes of TCP within [`Pings::timeout`].
@@ -50,7 +53,7 @@ impl Pings {
 /// # Errors
 ///
 /// The configuration cannot be used.
-pub fn client(config: &Config, pings: Pings) -> Result<Client> {
+pub fn client(config: &Config, pings: Pings, metrics: &ApiMetrics) -> Result<Client> {
     let builder = HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
     let builder = match &config.tls_server_name {
         Some(name) => {
@@ -67,19 +70,20 @@ pub fn client(config: &Config, pings: Pings) -> Result<Client> {
         .http2_keep_alive_timeout(pings.timeout)
         .http2_keep_alive_while_idle(true)
         .build(connector);
-    Ok(authorised(config, client)?)
+    Ok(authorised(config, client, metrics)?)
 }
 
-/// Adds the address and the credentials of the configuration to an HTTP client.
+/// Adds the address and the credentials of the configuration to an HTTP client, and counts its requests.
 ///
 /// # Errors
 ///
 /// The configuration cannot be used.
-pub(crate) fn authorised<C>(config: &Config, client: HttpClient<C, Body>) -> kube::Result<Client>
+pub(crate) fn authorised<C>(config: &Config, client: HttpClient<C, Body>, metrics: &ApiMetrics) -> kube::Result<Client>
 where
     C: Connect + Clone + Send + Sync + 'static,
 {
     let service = ServiceBuilder::new()
+        .layer(CountLayer::new(config, metrics))
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)

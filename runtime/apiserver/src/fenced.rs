@@ -23,16 +23,22 @@ use tokio::net::TcpStream;
 use tower::{BoxError, Service};
 
 use crate::connection::{Pings, authorised};
+use crate::metrics::ApiMetrics;
 
 /// A client that sends nothing, not even a handshake, while this process may not write.
 ///
 /// # Errors
 ///
 /// The configuration cannot be used.
-pub fn fenced_client(config: &Config, pings: Pings, fence: Arc<dyn Leadership>) -> kube::Result<Client> {
+pub fn fenced_client(
+    config: &Config,
+    pings: Pings,
+    fence: Arc<dyn Leadership>,
+    metrics: &ApiMetrics,
+) -> kube::Result<Client> {
     let connector = Connector { tcp: pings.tcp(), fence };
     let connector = config.rustls_https_connector_with_connector(connector)?;
-    authorised(config, HttpClient::builder(TokioExecutor::new()).build(connector))
+    authorised(config, HttpClient::builder(TokioExecutor::new()).build(connector), metrics)
 }
 
 /// Makes connections that are fenced.
@@ -181,7 +187,8 @@ mod tests {
         let mut tasks = JoinSet::new();
         let (config, read) = server(&mut tasks).await;
         let fence = Arc::new(Fence::default());
-        let client = fenced_client(&config, PINGS, Arc::clone(&fence) as Arc<dyn Leadership>).unwrap();
+        let metrics = ApiMetrics::register(&mut prometheus_client::registry::Registry::default());
+        let client = fenced_client(&config, PINGS, Arc::clone(&fence) as Arc<dyn Leadership>, &metrics).unwrap();
         let ask = async || client.request_text(http::Request::get("/version").body(vec![]).unwrap()).await;
         for _ in 0..2 {
             let error = crate::error_text::causes(&ask().await.unwrap_err());

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `config` | where the API server is, and who asks: `--kubeconfig`, `--master`, the pod's service account |
 //! | `connection` | connections for watches and reads, which are given up when the API server falls silent |
+//! | `counted` | counts what clients send, as upstream's do |
 //! | `fenced` | connections for writes, from which no byte leaves after the leadership ended |
 //! | `api_gate` | requests with a time limit, counted; writes only while this process leads, and no more at once than are good for the API server |
 //! | `api_status`, `error_text` | what an answer means, and how it is told |
@@ -14,6 +15,7 @@ mod api_gate;
 mod api_status;
 mod config;
 mod connection;
+mod counted;
 mod error_text;
 mod events;
 mod fenced;
@@ -21,8 +23,9 @@ mod metrics;
 
 pub use api_gate::{ApiError, ApiGate, ApiGateSettings, Purpose};
 pub use api_status::{is_namespace_ending, lacks_right};
-pub use config::config;
+pub use config::{config, config_from};
 pub use connection::{Pings, client};
+pub use counted::plain_client;
 pub use error_text::{api_error_text, causes};
 pub use events::{
     EventRecorder, EventRequest, EventSettings, EventWriter, NODE_EVENTS, cut, node_reference, service_reference,

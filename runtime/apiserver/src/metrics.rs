@@ -25,12 +25,56 @@ pub(crate) struct OutcomeLabels {
     outcome: &'static str,
 }
 
-/// Requests that go through the API gate.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct ResultLabels {
+    code: String,
+    method: &'static str,
+    host: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct LatencyLabels {
+    verb: &'static str,
+    host: String,
+}
+
+/// All requests to the API server, by upstream's names.
+#[derive(Debug, Clone)]
+pub(crate) struct RestMetrics {
+    requests: Family<ResultLabels, Counter>,
+    duration: Family<LatencyLabels, Histogram, fn() -> Histogram>,
+}
+
+impl RestMetrics {
+    fn register(registry: &mut Registry) -> Self {
+        let duration: fn() -> Histogram = || Histogram::new(REQUEST_BUCKETS);
+        let duration = Family::new_with_constructor(duration);
+        let this = Self { requests: Family::default(), duration };
+        let help = "Requests to the API server, watches and the leader election included, by status code; `<error>` without an answer";
+        registry.register("rest_client_requests", help, this.requests.clone());
+        let help = "Time until the API server began to answer, without watches";
+        registry.register("rest_client_request_duration_seconds", help, this.duration.clone());
+        this
+    }
+
+    /// A request has ended; `took` where that counts.
+    pub(crate) fn ended(&self, host: &str, method: &'static str, code: String, took: Option<Duration>) {
+        self.requests.get_or_create(&ResultLabels { code, method, host: host.to_owned() }).inc();
+        if let Some(took) = took {
+            self.duration
+                .get_or_create(&LatencyLabels { verb: method, host: host.to_owned() })
+                .observe(took.as_secs_f64());
+        }
+    }
+}
+
+/// Requests that go through the API gate, and all that a client sends.
 #[derive(Debug, Clone)]
 pub struct ApiMetrics {
     requests: Family<OutcomeLabels, Counter>,
     duration: Family<RequestLabels, Histogram, fn() -> Histogram>,
     pub(crate) width: Gauge,
+    pub(crate) rest: RestMetrics,
 }
 
 impl ApiMetrics {
@@ -38,7 +82,8 @@ impl ApiMetrics {
     pub fn register(registry: &mut Registry) -> Self {
         let duration: fn() -> Histogram = || Histogram::new(REQUEST_BUCKETS);
         let duration = Family::new_with_constructor(duration);
-        let this = Self { requests: Family::default(), duration, width: Gauge::default() };
+        let rest = RestMetrics::register(registry);
+        let this = Self { requests: Family::default(), duration, width: Gauge::default(), rest };
         registry.register("ccm_api_requests", "Requests to the API server, by outcome", this.requests.clone());
         let help = "Time until the API server answered";
         registry.register("ccm_api_request_duration_seconds", help, this.duration.clone());

@@ -20,6 +20,7 @@ mod metrics;
 mod node;
 mod node_lifecycle;
 mod object_name;
+mod pulse;
 mod queue;
 mod reaction;
 mod rehearsal;
@@ -54,6 +55,7 @@ pub use node_lifecycle::{
     DeletionBudget, JournalPlace, NodeLifecycleController, NodeLifecycleMetrics, NodeLifecycleParts,
     NodeLifecycleRehearsal, NodeLifecycleSettings, NodeLifecycleView,
 };
+pub use pulse::Pulses;
 pub use queue::{GivenUp, QueueSettings};
 pub use reaction::MIN_SLOW_RETRY;
 pub use rehearsal::Rehearsed;

@@ -11,6 +11,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use crate::pulse::Pulses;
+
 /// A gauge that holds a point in time or another fraction.
 pub type FloatGauge = Gauge<f64, std::sync::atomic::AtomicU64>;
 
@@ -80,7 +82,7 @@ pub(crate) struct QueueName {
     name: &'static str,
 }
 
-/// Upstream's `workqueue_*`, and panics. One label: the name of the queue.
+/// Upstream's `workqueue_*`, and panics. One label: the name of the queue. And whether the loops turn.
 #[derive(Debug, Clone)]
 pub struct QueueMetrics {
     depth: Family<QueueName, Gauge>,
@@ -91,6 +93,7 @@ pub struct QueueMetrics {
     unfinished: Family<QueueName, FloatGauge>,
     longest: Family<QueueName, FloatGauge>,
     panics: Family<QueueName, Counter>,
+    pulses: Pulses,
 }
 
 /// [`QueueMetrics`] of one queue.
@@ -105,6 +108,7 @@ pub(crate) struct QueueMeters {
     pub(crate) unfinished: FloatGauge,
     pub(crate) longest: FloatGauge,
     pub(crate) panics: Counter,
+    pub(crate) pulses: Pulses,
 }
 
 fn queue_histogram() -> Histogram {
@@ -123,6 +127,7 @@ impl QueueMetrics {
             unfinished: Family::default(),
             longest: Family::default(),
             panics: Family::default(),
+            pulses: Pulses::default(),
         };
         registry.register("workqueue_depth", "Objects that wait for their turn", this.depth.clone());
         registry.register("workqueue_adds", "Objects that were added to the queue", this.adds.clone());
@@ -144,6 +149,11 @@ impl QueueMetrics {
         this
     }
 
+    /// Whether the loops of the queues, and others of the same controllers, turn.
+    pub fn pulses(&self) -> Pulses {
+        self.pulses.clone()
+    }
+
     pub(crate) fn of(&self, name: &'static str) -> QueueMeters {
         let label = QueueName { name };
         QueueMeters {
@@ -156,6 +166,7 @@ impl QueueMetrics {
             unfinished: self.unfinished.get_or_create_owned(&label),
             longest: self.longest.get_or_create_owned(&label),
             panics: self.panics.get_or_create_owned(&label),
+            pulses: self.pulses.clone(),
         }
     }
 }

@@ -22,13 +22,14 @@ use std::time::Duration;
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use tokio::sync::mpsc;
 use tokio::task::{Id, JoinError, JoinSet};
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use crate::backoff::capped;
 use crate::metrics::QueueMeters;
 use crate::object_name::ObjectName;
+use crate::pulse::QUEUE_PERIOD;
 use crate::shrink::shrink;
 
 pub(crate) use place::{Place, Places, Questions, places};
@@ -147,6 +148,10 @@ where
 {
     // Another one of this name may have ended with keys in it.
     meters.depth.set(0);
+    let pulse = meters.pulses.begin(meters.name, QUEUE_PERIOD);
+    let mut turns = tokio::time::interval(QUEUE_PERIOD);
+    // One says as much as many.
+    turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut queue = Queue::new(settings, meters);
     let mut tasks = JoinSet::new();
     let mut keys_of_tasks: HashMap<Id, K> = HashMap::new();
@@ -156,6 +161,11 @@ where
         let ready = tokio::select! {
             biased;
             () = shutdown.cancelled() => break,
+            // Before all else, so that a queue that is busy says it too.
+            _ = turns.tick() => {
+                pulse.beat();
+                None
+            }
             () = tokio::time::sleep_until(look), if !queue.running.is_empty() => {
                 queue.measure();
                 look = Instant::now() + LOOK;
@@ -190,6 +200,7 @@ where
             keys_of_tasks.insert(task.id(), key);
         }
     }
+    drop(pulse);
     let mut runs = 0_usize;
     let stop = async {
         while let Some(ended) = tasks.join_next().await {

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
-use ccm_apiserver::{ApiGate, ApiGateSettings, ApiMetrics, EventMetrics, EventRecorder, EventRequest, EventSettings};
+use ccm_apiserver::{
+    ApiGate, ApiGateSettings, ApiMetrics, EventMetrics, EventRecorder, EventRequest, EventSettings, plain_client,
+};
 use ccm_cloud::Severity;
-use kube::{Client, Config};
+use kube::Config;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -135,7 +137,8 @@ fn run(means: Means, stop: &CancellationToken) -> Result<End> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let Means { config, settings, fence, metrics, api_metrics, event_metrics, candidacy } = means;
-        let client = Client::try_from(config).context("the API server's address or credentials cannot be used")?;
+        let unusable = "the API server's address or credentials cannot be used";
+        let client = plain_client(config, &api_metrics).context(unusable)?;
         let identity = settings.identity.clone();
         // Nobody's leave is asked: whoever loses the leadership has to say so.
         let gate = ApiGate::new(client.clone(), api_metrics, ApiGateSettings::default());

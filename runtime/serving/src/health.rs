@@ -24,13 +24,24 @@ impl Check {
 
 /// All checks. Without any there is one that always holds, `ping`.
 #[derive(Clone)]
-pub struct Health(Vec<Check>);
+pub struct Health(Arc<Mutex<Vec<Check>>>);
 
 impl Health {
     /// These checks.
     pub fn new(checks: impl IntoIterator<Item = Check>) -> Self {
-        let checks: Vec<Check> = checks.into_iter().collect();
-        Self(if checks.is_empty() { vec![Check::new("ping", || Ok(()))] } else { checks })
+        Self(Arc::new(Mutex::new(checks.into_iter().collect())))
+    }
+
+    /// One more, from now on: of a controller that has started. It takes the place of one with this name.
+    pub fn add(&self, check: Check) {
+        let mut checks = self.0.lock();
+        checks.retain(|other| other.name != check.name);
+        checks.push(check);
+    }
+
+    fn checks(&self) -> Vec<Check> {
+        let checks = self.0.lock().clone();
+        if checks.is_empty() { vec![Check::new("ping", || Ok(()))] } else { checks }
     }
 
     /// What `/healthz` answers; `query` may have `verbose` and `exclude=CHECK`.
@@ -38,7 +49,7 @@ impl Health {
         let excluded = |name: &str| query.split('&').any(|part| part.strip_prefix("exclude=") == Some(name));
         let mut is_healthy = true;
         let mut text = String::new();
-        for check in &self.0 {
+        for check in self.checks() {
             text += &match (check.ask)() {
                 _ if excluded(check.name) => format!("[+]{} excluded: ok\n", check.name),
                 Ok(()) => format!("[+]{} ok\n", check.name),
@@ -55,9 +66,9 @@ impl Health {
         (StatusCode::OK, if is_verbose { text + "healthz check passed\n" } else { "ok".to_owned() })
     }
 
-    /// What `/healthz/NAME` answers; none when there is no such check.
+    /// What `/healthz/NAME`, `/livez/NAME` and `/readyz/NAME` answer; none when there is no such check.
     pub fn one(&self, name: &str) -> Option<(StatusCode, String)> {
-        let check = self.0.iter().find(|check| check.name == name)?;
+        let check = self.checks().into_iter().find(|check| check.name == name)?;
         Some(match (check.ask)() {
             Ok(()) => (StatusCode::OK, "ok".to_owned()),
             Err(why) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{name} failed: {why}\n")),
@@ -87,6 +98,15 @@ impl Readiness {
         let text = checks.iter().map(line).collect();
         (!checks.is_empty() && checks.values().all(Result::is_ok), text)
     }
+
+    /// What `/readyz/NAME` answers; none when there is no such check.
+    pub fn one(&self, name: &str) -> Option<(StatusCode, String)> {
+        let checks = self.checks.lock();
+        Some(match checks.get(name)? {
+            Ok(()) => (StatusCode::OK, "ok".to_owned()),
+            Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{name} not ready: {why}\n")),
+        })
+    }
 }
 
 #[cfg(test)]
@@ -113,5 +133,27 @@ mod tests {
         assert_eq!(health.one("leaderElection"), Some((bad, "leaderElection failed: it hangs\n".to_owned())));
         assert_eq!(health.one("other"), None);
         assert_eq!(Health::new([]).all("verbose"), (good, "[+]ping ok\nhealthz check passed\n".to_owned()));
+    }
+
+    #[test]
+    fn checks_of_controllers_come_when_these_start_and_take_the_place_of_the_ping() {
+        let health = Health::new([]);
+        let seen = health.clone();
+        health.add(Check::new("service-lb-controller", || Err("it hangs".to_owned())));
+        let bad = StatusCode::INTERNAL_SERVER_ERROR;
+        assert_eq!(seen.all(""), (bad, "[-]service-lb-controller failed: it hangs\nhealthz check failed\n".to_owned()));
+        let text = "service-lb-controller failed: it hangs\n".to_owned();
+        assert_eq!((seen.one("service-lb-controller"), seen.one("ping")), (Some((bad, text)), None));
+    }
+
+    #[test]
+    fn one_check_of_readiness_can_be_asked_for_by_its_name() {
+        let readiness = Readiness::default();
+        readiness.set("nodes", Ok(()));
+        readiness.set("services", Err("not listed".to_owned()));
+        assert_eq!(readiness.one("nodes"), Some((StatusCode::OK, "ok".to_owned())));
+        let text = "services not ready: not listed\n".to_owned();
+        assert_eq!(readiness.one("services"), Some((StatusCode::SERVICE_UNAVAILABLE, text)));
+        assert_eq!(readiness.one("other"), None);
     }
 }

@@ -1,5 +1,6 @@
 //! The command line: upstream's flag names where a thing is upstream's, ours where it is ours.
 
+mod access;
 mod annotations;
 #[cfg(test)]
 mod cases;
@@ -32,6 +33,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::logging::LogFormat;
+pub(crate) use access::AccessArgs;
 pub(crate) use annotations::{AnnotationsArgs, AnnotationsOutput};
 use controllers::{ClusterArgs, NodeLifecycleArgs, RouteArgs, ServiceArgs};
 pub(crate) use doctor::DoctorArgs;
@@ -210,6 +212,12 @@ pub(crate) struct RunArgs {
     /// Oldest version of TLS that this port accepts.
     #[arg(long, value_name = "VERSION", value_parser = min_tls(), default_value = "VersionTLS12", help_heading = "Health and logs")]
     pub(crate) tls_min_version: MinTls,
+    /// Number of its periods after which a loop of a controller that has not turned counts as stuck: then /healthz and /livez fail, and
+    /// Kubernetes restarts the pod. A queue turns every 10 s; the refresh of addresses with each Node, and at least every 5 min.
+    #[arg(long, value_name = "N", default_value_t = NonZeroU32::MIN.saturating_add(5), help_heading = "Health and logs")]
+    pub(crate) controller_watchdog_periods: NonZeroU32,
+    #[command(flatten)]
+    pub(crate) access: AccessArgs,
     /// Format of the log; auto writes text on a terminal, and JSON otherwise.
     #[arg(long, value_enum, default_value = "auto", help_heading = "Health and logs")]
     pub(crate) logging_format: LogFormat,

@@ -1,5 +1,7 @@
 //! `--controllers`, with upstream's names, aliases and rules.
 
+use ccm_controllers::{ClusterController, NodeController, NodeLifecycleController, RouteController, ServiceController};
+
 /// A controller that this program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Controller {
@@ -25,13 +27,24 @@ impl Controller {
     }
 
     /// Upstream's short name, which its metrics use too.
-    const fn alias(self) -> &'static str {
+    pub(crate) const fn alias(self) -> &'static str {
         match self {
             Self::Node => "cloud-node",
             Self::NodeLifecycle => "cloud-node-lifecycle",
             Self::Service => "service",
             Self::Route => "route",
             Self::Cluster => "cloud-cluster",
+        }
+    }
+
+    /// Names of its loops, which the watchdog knows.
+    pub(crate) const fn loops(self) -> &'static [&'static str] {
+        match self {
+            Self::Node => NodeController::LOOPS,
+            Self::NodeLifecycle => NodeLifecycleController::LOOPS,
+            Self::Service => ServiceController::LOOPS,
+            Self::Route => RouteController::LOOPS,
+            Self::Cluster => ClusterController::LOOPS,
         }
     }
 

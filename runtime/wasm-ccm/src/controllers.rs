@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::RunArgs;
 use crate::controller_names::{Controller, Selection};
 use crate::stores::Stores;
+use crate::supervision::Supervision;
 use crate::tasks::Tasks;
 
 /// Number of consecutive calls that a lookup may wait for.
@@ -76,6 +77,7 @@ pub(crate) struct Shared<'a> {
     metrics: Metrics,
     addresses: ClusterAddresses,
     explainer: Explainer,
+    supervision: Supervision,
 }
 
 impl<'a> Shared<'a> {
@@ -87,7 +89,7 @@ impl<'a> Shared<'a> {
         providers: Providers,
         gate: ApiGate,
         recorder: EventRecorder,
-        metrics: Metrics,
+        (metrics, supervision): (Metrics, Supervision),
     ) -> Self {
         let batches = BatchSettings {
             max_nodes: args.lookup_batch_nodes,
@@ -120,6 +122,7 @@ impl<'a> Shared<'a> {
             metrics,
             addresses,
             explainer: Explainer::default(),
+            supervision,
         }
     }
 
@@ -180,8 +183,8 @@ fn start_node(tasks: &mut Tasks, shared: &Shared<'_>) {
         },
     });
     shared.explainer.has_nodes(controller.view());
-    let stop = tasks.stop.clone();
-    tasks.spawn_controller("node controller", controller.run(stop));
+    let work = shared.supervision.clone().of(Controller::Node, controller.run(tasks.stop.clone()));
+    tasks.spawn_controller("node controller", work);
 }
 
 /// Starts the node lifecycle controller.
@@ -205,7 +208,8 @@ fn start_node_lifecycle(tasks: &mut Tasks, shared: &Shared<'_>) {
         },
     });
     shared.explainer.has_lifecycle(controller.view());
-    tasks.spawn_controller("node lifecycle controller", controller.run(tasks.stop.clone()));
+    let work = shared.supervision.clone().of(Controller::NodeLifecycle, controller.run(tasks.stop.clone()));
+    tasks.spawn_controller("node lifecycle controller", work);
 }
 
 /// Starts the service controller. Where no provider makes load balancers, it says so of Services that have one.
@@ -214,7 +218,7 @@ fn start_service(tasks: &mut Tasks, shared: &Shared<'_>, services: &ReflectorHan
     let (gate, recorder, metrics) = (shared.gate.clone(), shared.recorder.clone(), shared.metrics.clone());
     let (settings, addresses) = (shared.args.service.settings(), shared.addresses.clone());
     // For all service controllers of this process, one after the other.
-    let explainer = shared.explainer.clone();
+    let (explainer, supervision) = (shared.explainer.clone(), shared.supervision.clone());
     let memory = ServiceMemory::new(&metrics.service, &services.first_list());
     let begin = move |able: Able, stop| {
         if able.is_empty() {
@@ -239,7 +243,7 @@ fn start_service(tasks: &mut Tasks, shared: &Shared<'_>, services: &ReflectorHan
             settings,
         });
         explainer.has_services(controller.view());
-        controller.run(stop)
+        supervision.clone().of(Controller::Service, controller.run(stop))
     };
     let work = offering::run(shared.providers.clone(), Capability::LoadBalancers, tasks.stop.clone(), begin);
     tasks.spawn_controller("service controller", work);
@@ -274,6 +278,7 @@ fn start_route(tasks: &mut Tasks, shared: &Shared<'_>) {
     let nodes_told = nodes_told(shared.providers.len());
     let (nodes, gate) = (shared.stores.nodes.clone(), shared.gate.clone());
     let (recorder, metrics) = (shared.recorder.clone(), shared.metrics.clone());
+    let supervision = shared.supervision.clone();
     let settings = args.settings();
     let begin = move |able: Able, stop: CancellationToken| {
         if able.is_empty() {
@@ -298,9 +303,10 @@ fn start_route(tasks: &mut Tasks, shared: &Shared<'_>) {
                 settings,
             })
         });
+        let supervision = supervision.clone();
         async move {
             match controller {
-                Some(controller) => controller.run(stop).await,
+                Some(controller) => supervision.of(Controller::Route, controller.run(stop)).await,
                 None => {
                     stop.cancelled().await;
                     Ok(())
@@ -318,6 +324,7 @@ fn start_cluster(tasks: &mut Tasks, shared: &Shared<'_>, services: &ReflectorHan
     let nodes_told = nodes_told(shared.providers.len());
     let (nodes, services) = (shared.stores.nodes.clone(), services.clone());
     let (recorder, metrics) = (shared.recorder.clone(), shared.metrics.clone());
+    let supervision = shared.supervision.clone();
     let settings = shared.args.cluster.settings();
     let begin = move |able: Able, stop: CancellationToken| {
         let member = |(provider, _): &(ProviderSlot, Vec<String>)| ClusterMember {
@@ -339,9 +346,10 @@ fn start_cluster(tasks: &mut Tasks, shared: &Shared<'_>, services: &ReflectorHan
                 settings,
             })
         });
+        let supervision = supervision.clone();
         async move {
             match controller {
-                Some(controller) => controller.run(stop).await,
+                Some(controller) => supervision.of(Controller::Cluster, controller.run(stop)).await,
                 None => {
                     stop.cancelled().await;
                     Ok(())

@@ -6,6 +6,8 @@
 //! |---|---|
 //! | [`cli`] | the command line of all commands |
 //! | [`run`] | `run`: builds the process, spawns what runs, ends it in order |
+//! | [`access`] | who may read the pages of the health port |
+//! | [`supervision`] | which controllers run, and whether their loops turn |
 //! | [`stores`] | what the process knows of the cluster |
 //! | [`controllers`], [`controller_names`] | the controllers that `--controllers` selects |
 //! | [`pages`], [`status`] | the pages of the health port, the one for people among them |
@@ -14,6 +16,7 @@
 //! | [`diagnose`] | `doctor` and `explain`, which `ccm-diagnosis` does |
 //! | [`exit`] | the exit codes of commands that judge something |
 
+mod access;
 mod annotations;
 mod check;
 mod cli;
@@ -31,6 +34,7 @@ mod push;
 mod run;
 mod status;
 mod stores;
+mod supervision;
 mod tasks;
 
 use std::io::Write as _;

@@ -1,6 +1,6 @@
 //! Health and metrics over HTTPS on upstream's port: `/livez`, `/healthz`, `/readyz`, `/providerz`, `/metrics`, `/explain/v1/`, and
 //! `/`, the [status page](crate::status).
-//! Upstream's `/configz` is not among them. Upstream's `running_managed_controllers` is not among the metrics.
+//! Upstream's `/configz` is not among them. The wall stands before all of them ([`guarded`]), and before those that come later.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,18 +10,22 @@ use ccm_diagnosis::{Explained, asked};
 use ccm_leader::Seen;
 use ccm_rollout::status::ProviderStatuses;
 use ccm_sandbox::MemoryBudget;
+use ccm_serving::access::{Reviews, Wall};
 use ccm_serving::health::{Health, Readiness};
 use ccm_serving::https::{Page, Patience, Port, TEXT, page};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::header::ACCEPT;
-use hyper::body::Incoming;
 use hyper::{Method, Request, StatusCode};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
+
+use crate::access::ApiReviews;
 
 /// Connections at the same time; one more takes the place of the idlest, so that a probe never waits. Probes and scrapers need a handful.
 const MAX_CONNECTIONS: usize = 64;
@@ -33,6 +37,8 @@ const PATIENCE: Patience =
 /// What is served.
 #[derive(Clone)]
 pub(crate) struct Pages {
+    /// Who may read them. None where only this machine can.
+    pub(crate) wall: Option<Arc<Wall<ApiReviews>>>,
     pub(crate) readiness: Readiness,
     pub(crate) health: Health,
     /// None without leader election.
@@ -44,6 +50,16 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
+    /// What `/healthz/NAME`, `/livez/NAME` or `/readyz/NAME` says; none where there is no such check.
+    fn check(&self, path: &str) -> Option<(StatusCode, String)> {
+        let (page, name) = path.strip_prefix('/')?.split_once('/')?;
+        match page {
+            "healthz" | "livez" => self.health.one(name),
+            "readyz" => self.readiness.one(name).or_else(|| self.health.one(name)),
+            _ => None,
+        }
+    }
+
     fn answer(&self, request: &Request<impl Sized>) -> Page {
         const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         if request.method() != Method::GET && request.method() != Method::HEAD {
@@ -74,11 +90,7 @@ impl Pages {
                     page(StatusCode::OK, TEXT, self.providers.text())
                 }
             }
-            path if let Some((status, text)) =
-                path.strip_prefix("/healthz/").and_then(|name| self.health.one(name)) =>
-            {
-                page(status, TEXT, text)
-            }
+            path if let Some((status, text)) = self.check(path) => page(status, TEXT, text),
             _ => {
                 let pages = "try /, /livez, /healthz, /readyz, /providerz, /metrics or /explain/v1/\n";
                 page(StatusCode::NOT_FOUND, TEXT, pages.to_owned())
@@ -109,6 +121,42 @@ impl Pages {
     }
 }
 
+/// Upstream's labels; those that are about Go or that nobody told the compiler are empty.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BuildLabels {
+    build_date: &'static str,
+    compiler: &'static str,
+    git_commit: &'static str,
+    git_tree_state: &'static str,
+    git_version: &'static str,
+    go_version: &'static str,
+    major: &'static str,
+    minor: &'static str,
+    platform: String,
+}
+
+impl Default for BuildLabels {
+    fn default() -> Self {
+        // As Go calls them.
+        let processor = match std::env::consts::ARCH {
+            "x86_64" => "amd64",
+            "aarch64" => "arm64",
+            other => other,
+        };
+        Self {
+            build_date: "",
+            compiler: "rustc",
+            git_commit: "",
+            git_tree_state: "",
+            git_version: concat!("v", env!("CARGO_PKG_VERSION")),
+            go_version: "",
+            major: env!("CARGO_PKG_VERSION_MAJOR"),
+            minor: env!("CARGO_PKG_VERSION_MINOR"),
+            platform: format!("{}/{processor}", std::env::consts::OS),
+        }
+    }
+}
+
 /// What the whole process takes.
 #[derive(Clone)]
 pub(crate) struct ProcessMetrics {
@@ -129,6 +177,9 @@ impl ProcessMetrics {
             given_to_calls: Gauge::default(),
             calls: None,
         };
+        let build: Family<BuildLabels, Gauge> = Family::default();
+        build.get_or_create(&BuildLabels::default()).set(1);
+        registry.register("kubernetes_build_info", "1, with the version of this program", build);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         metrics.started.set(i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
         let help = "Time at which the process started, in seconds since the epoch";
@@ -179,10 +230,30 @@ pub(crate) async fn serve(listener: TcpListener, tls: TlsAcceptor, pages: Pages)
     let stop = CancellationToken::new();
     let (name, connections) = ("health", MAX_CONNECTIONS);
     let (patience, grace) = (PATIENCE, Duration::ZERO);
-    Port { name, listener, tls, connections, patience, stop, grace }.serve(answering(pages)).await;
+    let answer = guarded(pages.wall.clone(), answering(pages));
+    Port { name, listener, tls, connections, patience, stop, grace }.serve(answer).await;
 }
 
-fn answering(pages: Pages) -> impl Fn(Request<Incoming>) -> BoxFuture<'static, Page> + Clone + Send {
+/// Answers only whom the wall lets in, whatever there is behind it.
+fn guarded<R: Reviews, B: Send + 'static>(
+    wall: Option<Arc<Wall<R>>>,
+    answer: impl Fn(Request<B>) -> BoxFuture<'static, Page> + Clone + Send + 'static,
+) -> impl Fn(Request<B>) -> BoxFuture<'static, Page> + Clone + Send {
+    move |request| {
+        let Some(wall) = wall.clone() else { return answer(request) };
+        let answer = answer.clone();
+        async move {
+            let (head, body) = request.into_parts();
+            match wall.refusal(&head).await {
+                Some(refusal) => refusal,
+                None => answer(Request::from_parts(head, body)).await,
+            }
+        }
+        .boxed()
+    }
+}
+
+fn answering<B: Send + 'static>(pages: Pages) -> impl Fn(Request<B>) -> BoxFuture<'static, Page> + Clone + Send {
     let Pages { explainer, leader, providers, .. } = pages.clone();
     let explained = Explained { explainer, leader, providers };
     move |request| match asked(&request) {
@@ -196,7 +267,13 @@ fn answering(pages: Pages) -> impl Fn(Request<Incoming>) -> BoxFuture<'static, P
 
 #[cfg(test)]
 mod tests {
+    use ccm_serving::access::AccessMetrics;
+    use ccm_serving::health::Check;
+    use clap::Parser;
+    use k8s_openapi::api::authentication::v1::UserInfo;
+
     use super::*;
+    use crate::cli::AccessArgs;
 
     fn pages() -> Pages {
         let mut registry = Registry::default();
@@ -204,7 +281,16 @@ mod tests {
         let (readiness, health) = (Readiness::default(), Health::new([]));
         let providers = ProviderStatuses::default();
         let explainer = Explainer::default();
-        Pages { readiness, health, leader: None, registry: Arc::new(registry), process, providers, explainer }
+        Pages {
+            wall: None,
+            readiness,
+            health,
+            leader: None,
+            registry: Arc::new(registry),
+            process,
+            providers,
+            explainer,
+        }
     }
 
     async fn get(pages: &Pages, path: &str) -> (u16, String) {
@@ -228,6 +314,89 @@ mod tests {
         pages.readiness.set("provider x.wasm", Ok(()));
         assert_eq!(get(&pages, "/readyz").await, (200, "[+]nodes ok\n[+]provider x.wasm ok\n".into()));
         assert_eq!(get(&pages, "/livez").await, (200, "ok".into()));
+    }
+
+    /// An API server that knows one token, of somebody who may read everything.
+    struct OneToken;
+
+    impl Reviews for OneToken {
+        async fn token(&self, token: &str, _: Option<&'static str>) -> Result<Option<UserInfo>, String> {
+            Ok((token == "reader").then(UserInfo::default))
+        }
+
+        async fn access(&self, _: &UserInfo, _: &str) -> Result<bool, String> {
+            Ok(true)
+        }
+    }
+
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        access: AccessArgs,
+    }
+
+    /// Also a page that nobody has written yet.
+    #[tokio::test]
+    async fn without_a_token_there_are_the_probes_and_no_other_page_whichever_comes() {
+        let settings = Flags::parse_from(["run"]).access.settings();
+        let wall = Arc::new(Wall::new(settings, OneToken, AccessMetrics::default()));
+        let pages = pages();
+        pages.readiness.set("nodes", Ok(()));
+        pages.health.add(Check::new("leaderElection", || Ok(())));
+        let served = answering::<()>(pages);
+        let of_later = move |request: Request<()>| {
+            let is_later = request.uri().path() == "/later";
+            if is_later { std::future::ready(page(StatusCode::OK, TEXT, "secret")).boxed() } else { served(request) }
+        };
+        let answer = guarded(Some(wall), of_later.clone());
+        let ask = async |path: &str, token: &str| {
+            let request = Request::get(path).header("authorization", format!("Bearer {token}")).body(()).unwrap();
+            answer(request).await.status().as_u16()
+        };
+        for path in ["/livez", "/healthz", "/readyz"] {
+            assert_eq!(ask(path, "").await, 200, "{path}");
+        }
+        for path in [
+            "/",
+            "/metrics",
+            "/providerz",
+            "/explain/v1/node/n1",
+            "/healthz/leaderElection",
+            "/livez/leaderElection",
+            "/readyz/nodes",
+            "/later",
+        ] {
+            assert_eq!((ask(path, "").await, ask(path, "other").await), (401, 401), "{path}");
+            assert_eq!(ask(path, "reader").await, 200, "{path}");
+        }
+        let open = guarded(None::<Arc<Wall<OneToken>>>, of_later);
+        let metrics = open(Request::get("/metrics").body(()).unwrap()).await;
+        assert_eq!(metrics.status(), 200, "where only this machine reaches the port");
+    }
+
+    #[tokio::test]
+    async fn one_check_is_asked_for_on_each_of_the_pages_of_checks() {
+        let pages = pages();
+        pages.health.add(Check::new("service-lb-controller", || Err("it hangs".to_owned())));
+        pages.readiness.set("nodes", Err("not listed".to_owned()));
+        let hangs = "service-lb-controller failed: it hangs\n";
+        for path in ["/healthz", "/livez", "/readyz"] {
+            assert_eq!(get(&pages, &format!("{path}/service-lb-controller")).await, (500, hangs.to_owned()), "{path}");
+            assert_eq!(get(&pages, &format!("{path}/nobody")).await.0, 404, "{path}");
+        }
+        assert_eq!(get(&pages, "/readyz/nodes").await, (503, "nodes not ready: not listed\n".to_owned()));
+        assert_eq!(get(&pages, "/healthz/nodes").await.0, 404);
+    }
+
+    #[tokio::test]
+    async fn the_build_is_among_the_metrics() {
+        let (_, text) = get(&pages(), "/metrics").await;
+        let line = text.lines().find(|line| line.starts_with("kubernetes_build_info{")).unwrap();
+        for label in
+            [concat!("git_version=\"v", env!("CARGO_PKG_VERSION"), "\""), "compiler=\"rustc\"", "platform=\"linux/"]
+        {
+            assert!(line.contains(label) && line.ends_with("} 1"), "{line}");
+        }
     }
 
     #[tokio::test]

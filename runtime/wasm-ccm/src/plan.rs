@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use ccm_apiserver::ApiGateSettings;
+use ccm_apiserver::ApiMetrics;
 use ccm_cloud::{BatchSettings, NodeSelector};
 use ccm_controllers::{AddressSources, ClusterAddresses, NodeLabels, NodeSettings, PodRanges};
 use ccm_plan::{Controllers, Journal, Plan, PlanParts, Settings, Target};
 use ccm_rollout::config::ProviderConfig;
 use ccm_rollout::context::{ProcessSecrets, SharedContext};
 use ccm_rollout::opened;
+use prometheus_client::registry::Registry;
 use tokio::task::JoinSet;
 
 use crate::cli::{Output, PlanArgs, RunArgs};
@@ -54,7 +56,9 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<Verdict> {
 async fn planned(args: &RunArgs, selection: &Selection, configs: &[ProviderConfig], target: Target) -> Result<Plan> {
     let config = ccm_apiserver::config(args.kubeconfig.as_deref(), args.master.as_deref()).await?;
     let unusable = "the API server's address or credentials cannot be used";
-    let client = ccm_apiserver::client(&config, args.pings()).context(unusable)?;
+    // Nobody reads these.
+    let uncounted = ApiMetrics::register(&mut Registry::default());
+    let client = ccm_apiserver::client(&config, args.pings(), &uncounted).context(unusable)?;
     let journal: Arc<Journal> = Arc::default();
     // From here on nobody has another one.
     let client = ccm_plan::read_only(&client, Arc::clone(&journal));

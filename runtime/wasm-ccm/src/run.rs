@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
-use ccm_apiserver::{ApiGate, ApiGateSettings, EventRecorder, EventSettings, EventWriter, fenced_client};
+use ccm_apiserver::{ApiGate, ApiGateSettings, EventRecorder, EventSettings, EventWriter, fenced_client, plain_client};
 use ccm_cloud::NodeSelector;
 use ccm_controllers::{
     AddressSources, AdmissionMetrics, ClusterAddresses, Explainer, Metrics, NodeLabels, ReflectorHandle,
@@ -27,12 +27,14 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use crate::access;
 use crate::cli::RunArgs;
 use crate::controller_names::{Controller, Selection};
 use crate::controllers::{self, Providers, Reviews, Shared, keeps_routes, nodes_told};
 use crate::logging;
 use crate::pages::{self, Pages, ProcessMetrics};
 use crate::stores::{API_SERVER, Reflectors, depends, wait_for_api_server};
+use crate::supervision::{RunningMetrics, Supervision};
 use crate::tasks::{self, EVENT_WRITER, PROVIDER_EVENT_WRITER, Tasks, in_order};
 
 /// Runs until SIGTERM or SIGINT. `ignored` says which flags have no effect.
@@ -158,6 +160,7 @@ struct Process {
     leader: Leader,
     readiness: Readiness,
     metrics: Metrics,
+    supervision: Supervision,
     explainer: Explainer,
     health: Option<(TcpListener, TlsAcceptor, Pages)>,
     webhook: Option<(Arc<Webhook<Reviews>>, TcpListener)>,
@@ -182,11 +185,12 @@ impl Process {
         let calls = CallMetrics::register(&mut registry);
         let exchanges = ExchangeMetrics::register(&mut registry);
         let metrics = Metrics::register(&mut registry);
+        let running = RunningMetrics::register(&mut registry);
 
         let config = ccm_apiserver::config(args.kubeconfig.as_deref(), args.master.as_deref()).await?;
         let pings = args.pings();
         let unusable = "the API server's address or credentials cannot be used";
-        let client = ccm_apiserver::client(&config, pings).context(unusable)?;
+        let client = ccm_apiserver::client(&config, pings, &metrics.api).context(unusable)?;
         let leader = Leader::new(election, &mut registry);
         let admission = webhook.as_ref().map(|settings| {
             Arc::new(ServiceAdmission::new(settings.online, AdmissionMetrics::register(&mut registry)))
@@ -200,8 +204,8 @@ impl Process {
             concurrent_writes: args.kube_api_concurrent_writes,
         };
         let writing = match &leader {
-            Leader::Alone => Client::try_from(config.clone()),
-            Leader::Candidate(_) => fenced_client(&config, pings, leader.leadership()),
+            Leader::Alone => plain_client(config.clone(), &metrics.api),
+            Leader::Candidate(_) => fenced_client(&config, pings, leader.leadership(), &metrics.api),
         };
         let gate = ApiGate::new(writing.context(unusable)?, metrics.api.clone(), writes).led_by(leader.leadership());
         let open_gate = ApiGate::new(client.clone(), metrics.api.clone(), writes);
@@ -256,9 +260,17 @@ impl Process {
         };
 
         let explainer = Explainer::default();
-        let pages = Pages {
-            readiness: readiness.clone(),
+        let wall = access::wall(&args, &client, &metrics.api, &mut registry).await?;
+        let supervision = Supervision {
             health: Health::new(leader.health().map(|health| Check::new(HEALTH_CHECK, health))),
+            running,
+            pulses: metrics.queue.pulses(),
+            periods: args.controller_watchdog_periods,
+        };
+        let pages = Pages {
+            wall,
+            readiness: readiness.clone(),
+            health: supervision.health.clone(),
             leader: leader.seen(),
             registry: Arc::new(registry),
             process: process_metrics,
@@ -281,6 +293,7 @@ impl Process {
             leader,
             readiness,
             metrics,
+            supervision,
             explainer,
             health,
             webhook,
@@ -382,7 +395,8 @@ impl Process {
         for controller in Controller::ALL.into_iter().filter(|controller| self.selection.has(*controller)) {
             tracing::info!(controller = controller.name(), "controller starts");
         }
-        let shared = Shared::new(tasks, &self.args, stores, providers, self.gate, self.recorder, self.metrics)
+        let watched = (self.metrics, self.supervision);
+        let shared = Shared::new(tasks, &self.args, stores, providers, self.gate, self.recorder, watched)
             .refusing(addresses)
             .explaining(self.explainer);
         controllers::start(tasks, &shared, &self.selection);
@@ -398,7 +412,8 @@ async fn bind_health(args: &RunArgs, pages: Pages) -> Result<Option<(TcpListener
     }
     let address = SocketAddr::new(args.bind_address, args.secure_port);
     let listener = https::bind(address, "--bind-address and --secure-port").await?;
-    tracing::info!(address = %listener.local_addr()?, "health and metrics are served");
+    let asks_for_tokens = pages.wall.is_some();
+    tracing::info!(address = %listener.local_addr()?, asks_for_tokens, "health and metrics are served");
     let files = args.tls_cert_file.as_deref().zip(args.tls_private_key_file.as_deref());
     Ok(Some((listener, https::acceptor(files, args.tls_min_version)?, pages)))
 }

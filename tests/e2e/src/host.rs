@@ -173,11 +173,22 @@ impl Host {
     ///
     /// The port does not answer.
     pub async fn page(&self, path: &str) -> Result<(u16, String)> {
+        self.page_with(path, &[]).await
+    }
+
+    /// The same for whoever sends these headers.
+    ///
+    /// # Errors
+    ///
+    /// The port does not answer.
+    pub async fn page_with(&self, path: &str, headers: &[(&str, &str)]) -> Result<(u16, String)> {
         let mut config = Config::new(format!("https://127.0.0.1:{}", self.port()).parse()?);
         config.accept_invalid_certs = true;
         config.default_retry = false;
         let client = Client::try_from(config)?;
-        let request = http::Request::get(path).body(Vec::new())?;
+        let request =
+            headers.iter().fold(http::Request::get(path), |request, (name, value)| request.header(*name, *value));
+        let request = request.body(Vec::new())?;
         match client.request_text(request).await {
             Ok(text) => Ok((200, text)),
             Err(kube::Error::Api(status)) => Ok((status.code, status.message)),

@@ -52,6 +52,9 @@ pub struct ClusterMember {
     pub recoveries: Vec<watch::Receiver<u64>>,
 }
 
+/// Name of the queue.
+const QUEUE: &str = "Cluster";
+
 /// What a cluster controller is put together from.
 pub struct ClusterControllerParts {
     /// All Nodes, from [`Reflector::reader`](crate::Reflector::reader).
@@ -86,6 +89,9 @@ pub struct ClusterController {
 }
 
 impl ClusterController {
+    /// Names of its loops, for [`Pulses::check`](crate::Pulses::check).
+    pub const LOOPS: &[&str] = &[QUEUE];
+
     /// Puts the controller together. Nothing happens before [`run`](Self::run).
     #[must_use]
     pub fn new(parts: ClusterControllerParts) -> Self {
@@ -128,7 +134,7 @@ impl ClusterController {
         // Both end together, whichever ends first.
         let stop = shutdown.child_token();
         let queue = async {
-            let ended = queue::run(keys, reconcile, settings, queue_metrics.of("Cluster"), stop.clone()).await;
+            let ended = queue::run(keys, reconcile, settings, queue_metrics.of(QUEUE), stop.clone()).await;
             stop.cancel();
             ended
         };

@@ -54,6 +54,9 @@ use memory::Memory;
 use sync::Syncer;
 use write::NodeWriter;
 
+/// Upstream's name of the queue.
+const QUEUE: &str = "Nodes";
+
 /// What a node controller is put together from.
 pub struct NodeControllerParts {
     /// For all requests.
@@ -92,6 +95,9 @@ pub struct NodeController {
 }
 
 impl NodeController {
+    /// Names of its loops, for [`Pulses::check`](crate::Pulses::check).
+    pub const LOOPS: &[&str] = &[QUEUE, refresh::LOOP];
+
     /// Puts the controller together. Nothing happens before [`run`](Self::run).
     #[must_use]
     pub fn new(parts: NodeControllerParts) -> Self {
@@ -129,14 +135,14 @@ impl NodeController {
             async move { syncer.sync(&key.name).await }
         };
         // The refresh ends together with the queue, whichever way the queue ended.
-        let stop = shutdown.child_token();
+        let (stop, pulses) = (shutdown.child_token(), queue_metrics.pulses());
         let queue = async {
-            let meters = queue_metrics.of("Nodes");
+            let meters = queue_metrics.of(QUEUE);
             let ended = queue::run_asked(keys, questions, reconcile, settings, meters, stop.clone()).await;
             stop.cancel();
             ended
         };
         let merging = stop.run_until_cancelled(merging);
-        tokio::join!(queue, merging, refresh::run(&syncer, first_list, &stop)).0
+        tokio::join!(queue, merging, refresh::run(&syncer, first_list, &pulses, &stop)).0
     }
 }

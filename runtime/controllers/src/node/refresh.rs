@@ -4,6 +4,7 @@
 //! for the next run.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ccm_cloud::Need;
 use futures::StreamExt as _;
@@ -15,12 +16,17 @@ use tokio_util::sync::CancellationToken;
 use super::sync::{SyncError, Syncer};
 use super::write::Written;
 use crate::metrics::now_seconds;
+use crate::pulse::Pulses;
 use crate::store::{FirstList, Node};
 use crate::view::node::is_uninitialized;
 
 /// Most Nodes that are asked about at the same time: as many as fit into the batches that may run at once, so that a larger
 /// cluster is not copied as a whole.
 const WINDOW: usize = 2_000;
+/// Name of the loop, for the watchdog.
+pub(crate) const LOOP: &str = "addresses of Nodes";
+/// The loop turns with each Node, and no Node takes longer: its lookup and its write have limits of their own.
+const MIN_PERIOD: Duration = Duration::from_secs(300);
 /// Most failures of one run that are logged one by one.
 const MAX_LOGGED: usize = 20;
 
@@ -48,27 +54,32 @@ impl Refreshed {
 
 /// Refreshes until `shutdown`: at once when the store is ready, then each time
 /// [`NodeSettings::refresh_interval`](super::NodeSettings::refresh_interval) after the end of the run before.
-pub(crate) async fn run(syncer: &Syncer, first_list: FirstList, shutdown: &CancellationToken) {
+pub(crate) async fn run(syncer: &Syncer, first_list: FirstList, pulses: &Pulses, shutdown: &CancellationToken) {
     let work = async {
         if !first_list.complete().await {
             return;
         }
+        let settings = &syncer.settings;
+        let period = settings.refresh_interval.max(settings.lookup_timeout).max(MIN_PERIOD);
+        let pulse = pulses.begin(LOOP, period);
         loop {
-            refresh(syncer).await;
-            tokio::time::sleep(syncer.settings.refresh_interval).await;
+            refresh(syncer, || pulse.beat()).await;
+            tokio::time::sleep(settings.refresh_interval).await;
+            pulse.beat();
         }
     };
     shutdown.run_until_cancelled(work).await;
 }
 
-/// One run over all Nodes.
-pub(crate) async fn refresh(syncer: &Syncer) {
+/// One run over all Nodes; says after each one that it goes on.
+pub(crate) async fn refresh(syncer: &Syncer, goes_on: impl Fn()) {
     let nodes = syncer.store.state_filter(|node| !is_uninitialized(node));
     let asked = nodes.len();
     let writes = Semaphore::new(syncer.settings.refresh_width());
     let (mut failed, mut open, mut known) = (0_usize, 0_usize, 0_usize);
     let mut outcomes = stream::iter(nodes).map(|node| refresh_node(syncer, node, &writes)).buffer_unordered(WINDOW);
     while let Some((name, outcome)) = outcomes.next().await {
+        goes_on();
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(error) if error.is_elsewhere() => Refreshed::Elsewhere,

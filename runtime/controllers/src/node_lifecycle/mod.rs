@@ -69,6 +69,9 @@ use journal::Journal;
 use memory::Memory;
 use sync::Syncer;
 
+/// Name of the queue.
+const QUEUE: &str = "NodeLifecycle";
+
 /// What a node lifecycle controller is put together from.
 pub struct NodeLifecycleParts {
     /// For all requests.
@@ -138,6 +141,9 @@ pub struct NodeLifecycleController {
 }
 
 impl NodeLifecycleController {
+    /// Names of its loops, for [`Pulses::check`](crate::Pulses::check).
+    pub const LOOPS: &[&str] = &[QUEUE];
+
     /// Puts the controller together. Nothing happens before [`run`](Self::run).
     #[must_use]
     pub fn new(parts: NodeLifecycleParts) -> Self {
@@ -191,7 +197,7 @@ impl NodeLifecycleController {
         };
         let stop = shutdown.child_token();
         let queue = async {
-            let meters = queue_metrics.of("NodeLifecycle");
+            let meters = queue_metrics.of(QUEUE);
             let ended = queue::run_asked(keys, questions, reconcile, settings, meters, stop.clone()).await;
             stop.cancel();
             ended

@@ -64,6 +64,9 @@ pub struct RouteMember {
     pub recoveries: Vec<watch::Receiver<u64>>,
 }
 
+/// Name of the queue.
+const QUEUE: &str = "Routes";
+
 /// What a route controller is put together from.
 pub struct RouteControllerParts {
     /// For all requests.
@@ -98,6 +101,9 @@ pub struct RouteController {
 }
 
 impl RouteController {
+    /// Names of its loops, for [`Pulses::check`](crate::Pulses::check).
+    pub const LOOPS: &[&str] = &[QUEUE];
+
     /// Puts the controller together. Nothing happens before [`run`](Self::run).
     #[must_use]
     pub fn new(parts: RouteControllerParts) -> Self {
@@ -137,7 +143,7 @@ impl RouteController {
             async move { syncer.sync(&name, &stop).await }
         };
         let queue = async {
-            let ended = queue::run(names, reconcile, settings, queue_metrics.of("Routes"), stop.clone()).await;
+            let ended = queue::run(names, reconcile, settings, queue_metrics.of(QUEUE), stop.clone()).await;
             stop.cancel();
             ended
         };

@@ -114,6 +114,9 @@ use write::ServiceWriter;
 /// Keys that wait for the queue, which takes them at once.
 const BOUND: usize = 64;
 
+/// Name of the queue.
+const QUEUE: &str = "service";
+
 /// What a service controller is put together from.
 pub struct ServiceControllerParts {
     /// For all requests.
@@ -164,6 +167,9 @@ pub struct ServiceController {
 }
 
 impl ServiceController {
+    /// Names of its loops, for [`Pulses::check`](crate::Pulses::check).
+    pub const LOOPS: &[&str] = &[QUEUE];
+
     /// Puts the controller together. Nothing happens before [`run`](Self::run).
     #[must_use]
     pub fn new(parts: ServiceControllerParts) -> Self {
@@ -211,7 +217,7 @@ impl ServiceController {
         // All ends together with the queue, whichever way that ended; and the queue with what wakes.
         let stop = shutdown.child_token();
         let queue = async {
-            let meters = queue_metrics.of("service");
+            let meters = queue_metrics.of(QUEUE);
             let ended = queue::run_asked(keys, questions, reconcile, settings, meters, stop.clone()).await;
             stop.cancel();
             ended

@@ -1,4 +1,8 @@
 //! Finds the process that leads, and asks it. Whatever does not work is told, and is no reason to stop.
+//!
+//! Where the health port wants a token, one is made for [`READER`]: for ten minutes, and for the host alone. The proxy of the API server takes
+//! the user's own away, and neither it nor this program verifies the certificate of the host: a token of the user's could do everything that
+//! the user may, for whoever has the port.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -6,21 +10,32 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use ccm_rollout::status::Refusal;
-use http::Uri;
+use ccm_serving::access::{AUDIENCE, CHALLENGE, TOKEN_HEADER};
+use http::header::WWW_AUTHENTICATE;
+use http::{HeaderValue, StatusCode, Uri};
 use hyper::body::Body as _;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use kube::api::PostParams;
 use kube::client::Body;
-use kube::{Client, Config, ResourceExt as _};
+use kube::{Api, Client, Config, ResourceExt as _};
 use serde_json::Value;
 
 use super::page::{Answer, PREFIX};
 use super::target::Target;
+use crate::ask::api_server::answered;
 use crate::ask::lease::{self, Hold, Standing};
 use crate::ask::pods::{self, LABEL, is_host, may_hold, port};
 use crate::plain::one_line;
 
 /// For one question, the API server's included.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Of a refusal, so many bytes are told.
+const MAX_REFUSAL: usize = 500;
+/// The ServiceAccount of our manifests that may read the health port and nothing else.
+pub(super) const READER: &str = "wasm-ccm-reader";
+/// How long its tokens live, in seconds: the shortest time that the API server allows.
+const TOKEN_SECONDS: i64 = 600;
 /// No answer is longer: it is about one object.
 const MAX_ANSWER: usize = 1 << 20;
 /// So many hosts are asked what they refuse while nobody leads.
@@ -77,13 +92,13 @@ pub fn address(text: &str) -> Result<Uri> {
     Ok(uri.unwrap_or_default())
 }
 
-/// Asks whoever is at an address. No credential goes there.
-pub(super) async fn at(address: &Uri, target: &Target) -> Asked {
+/// Asks whoever is at an address. No credential of the user goes there. `cluster`, with the namespace of the host, makes a token where one is wanted.
+pub(super) async fn at(address: &Uri, cluster: Option<(&Client, &str)>, target: &Target) -> Asked {
     let mut config = Config::new(address.clone());
     config.accept_invalid_certs = true;
     config.default_retry = false;
     let answer = match Client::try_from(config) {
-        Ok(client) => ask(&client, &format!("{PREFIX}{}", target.path())).await,
+        Ok(client) => ask(&client, &format!("{PREFIX}{}", target.path()), cluster).await,
         Err(error) => Err(error.to_string()),
     };
     Asked::of(format!("the host at {address}"), answer)
@@ -187,23 +202,41 @@ impl Place<'_> {
     async fn ask(&self, pod: &Pod, who: &str, target: &Target) -> Asked {
         let (namespace, name, port) = (self.namespace, pod.name_any(), port(pod));
         let path = format!("/api/v1/namespaces/{namespace}/pods/https:{name}:{port}/proxy{PREFIX}{}", target.path());
-        Asked::of(format!("{who}pod {namespace}/{name}"), ask(self.client, &path).await)
+        Asked::of(format!("{who}pod {namespace}/{name}"), ask(self.client, &path, Some((self.client, namespace))).await)
     }
 }
 
-async fn ask(client: &Client, path: &str) -> Result<Answer, String> {
-    let request = http::Request::get(path).body(Body::empty()).map_err(|error| error.to_string())?;
-    let asking = async {
-        let response = client.send(request).await.map_err(|error| ccm_apiserver::causes(&error))?;
-        let status = response.status();
-        Ok::<_, String>((status, whole(response.into_body()).await?))
-    };
-    let asked = tokio::time::timeout(PATIENCE, asking).await;
-    let (status, body) = asked.unwrap_or_else(|_elapsed| Err(format!("no answer within {PATIENCE:?}")))?;
+/// An answer, whoever gives it.
+struct Told {
+    status: StatusCode,
+    /// The host wants a token. Otherwise it may be the API server who refuses.
+    is_challenge: bool,
+    body: Vec<u8>,
+}
+
+async fn ask(client: &Client, path: &str, cluster: Option<(&Client, &str)>) -> Result<Answer, String> {
+    let mut told = get(client, path, None).await?;
+    let mut is_hosts = false;
+    if told.is_challenge {
+        let (client_of_api_server, namespace) = cluster.ok_or(
+            "it wants a token, and without the API server there is none: say with --kubeconfig how to reach that",
+        )?;
+        let token = token(client_of_api_server, namespace).await?;
+        told = get(client, path, Some(token)).await?;
+        is_hosts = true;
+    }
+    let Told { status, body, .. } = told;
     if !status.is_success() {
-        let told = serde_json::from_slice::<Value>(&body).ok();
-        let message = told.as_ref().and_then(|told| told["message"].as_str()).unwrap_or_default();
+        let json = serde_json::from_slice::<Value>(&body).ok();
+        // The host answers in words, the API server in JSON.
+        let words = String::from_utf8_lossy(body.get(..body.len().min(MAX_REFUSAL)).unwrap_or_default());
+        let message = match &json {
+            Some(json) => json["message"].as_str().unwrap_or_default(),
+            None if is_hosts => words.trim_end(),
+            None => "",
+        };
         let way_out = match status.as_u16() {
+            401 | 403 if is_hosts && json.is_none() => "",
             401 | 403 => ": your user needs the right to get pods/proxy, or say --address",
             404 => ": an older version has no such page",
             _ => "",
@@ -212,6 +245,43 @@ async fn ask(client: &Client, path: &str) -> Result<Answer, String> {
         return Err(format!("it answers {status}{}{message}{way_out}", if message.is_empty() { "" } else { ": " }));
     }
     serde_json::from_slice(&body).map_err(|_garbage| "it answers something else than an explanation".to_owned())
+}
+
+async fn get(client: &Client, path: &str, token: Option<HeaderValue>) -> Result<Told, String> {
+    let mut request = http::Request::get(path).body(Body::empty()).map_err(|error| error.to_string())?;
+    if let Some(token) = token {
+        request.headers_mut().insert(TOKEN_HEADER, token);
+    }
+    let asking = async {
+        let response = client.send(request).await.map_err(|error| ccm_apiserver::causes(&error))?;
+        let status = response.status();
+        let is_challenge = response.headers().get_all(WWW_AUTHENTICATE).iter().any(|value| value == CHALLENGE);
+        Ok::<_, String>(Told { status, is_challenge, body: whole(response.into_body()).await? })
+    };
+    let asked = tokio::time::timeout(PATIENCE, asking).await;
+    asked.unwrap_or_else(|_elapsed| Err(format!("no answer within {PATIENCE:?}")))
+}
+
+/// A token that is good for the health port, and for nothing else.
+async fn token(client: &Client, namespace: &str) -> Result<HeaderValue, String> {
+    let what = format!("a token of the ServiceAccount {namespace}/{READER}");
+    let spec = TokenRequestSpec {
+        audiences: vec![AUDIENCE.to_owned()],
+        expiration_seconds: Some(TOKEN_SECONDS),
+        ..TokenRequestSpec::default()
+    };
+    let request = TokenRequest { spec, ..TokenRequest::default() };
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+    let made = answered(accounts.create_token_request(READER, &PostParams::default(), &request)).await;
+    let made = made.map_err(|why| {
+        let why = one_line(&why);
+        format!("it wants a token, and {what} cannot be made: {why}: apply the manifests of this version, and let your user create serviceaccounts/token of it")
+    })?;
+    let token = made.status.map(|status| status.token).unwrap_or_default();
+    let value = HeaderValue::from_str(&token).ok().filter(|token| !token.is_empty());
+    let mut value = value.ok_or_else(|| format!("it wants a token, and {what} is none"))?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 /// A body, as far as it is no longer than an answer can be.

@@ -72,7 +72,9 @@ pub async fn explain(settings: ExplainSettings) -> Result<Explanation> {
     tried.extend(silent);
     let client = connected.map(|cluster| cluster.client).filter(|_| !is_silent);
     let Asked { answer, place, refusals, tried: in_vain } = match (&address, &client) {
-        (Some(address), _) => leader::at(address, &target).await,
+        (Some(address), client) => {
+            leader::at(address, client.as_ref().map(|client| (client, namespace.as_str())), &target).await
+        }
         (None, Some(client)) => Place { client, namespace: &namespace, lease: &lease }.found(&target).await,
         (None, None) => Asked::default(),
     };

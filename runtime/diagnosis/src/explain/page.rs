@@ -1,6 +1,6 @@
 //! `/explain/v1/service/NAMESPACE/NAME` and `/explain/v1/node/NAME` on the health port: what this process knows of one object, as JSON.
 //!
-//! As the other pages, it asks for no authentication: whoever may reach the port may read it. So it tells what Events and conditions of
+//! Where only this machine reaches the port, whoever does may read it, as the other pages. So it tells what Events and conditions of
 //! the object tell, of one object that the caller can name, and lists none.
 
 use ccm_controllers::{Explainer, LifecycleExplanation, NodeExplanation, ServiceExplanation};

@@ -7,7 +7,7 @@ use clap::{CommandFactory as _, Parser as _};
 use super::{Cli, Command, RunArgs};
 
 /// Upstream's flags with their defaults, as far as they have one, and what the default here is.
-const DEFAULTS: [(&str, &str, &str); 25] = [
+const DEFAULTS: [(&str, &str, &str); 30] = [
     ("controllers", "*", "*"),
     ("leader-elect", "true", "true"),
     ("leader-elect-lease-duration", "15s", "15s"),
@@ -31,6 +31,11 @@ const DEFAULTS: [(&str, &str, &str); 25] = [
     ("bind-address", "0.0.0.0", "0.0.0.0"),
     ("secure-port", "10258", "10258"),
     ("tls-cert-file", "", ""),
+    ("authentication-kubeconfig", "", ""),
+    ("authentication-token-webhook-cache-ttl", "10s", "10s"),
+    ("authorization-webhook-cache-authorized-ttl", "10s", "10s"),
+    ("authorization-webhook-cache-unauthorized-ttl", "10s", "10s"),
+    ("authorization-always-allow-paths", "/healthz,/readyz,/livez", "/healthz,/readyz,/livez"),
     ("webhooks", "", ""),
     ("webhook-bind-address", "0.0.0.0", "0.0.0.0"),
     ("webhook-secure-port", "10260", "10260"),

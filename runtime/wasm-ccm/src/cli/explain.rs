@@ -18,7 +18,8 @@ pub(crate) struct ExplainArgs {
     #[arg(long, short, value_name = "NAMESPACE")]
     namespace: Option<String>,
     /// Address of the health port of a running host, such as https://127.0.0.1:10258. Without it, the leader is found by its Lease and asked
-    /// through the API server. Its certificate is not verified; no credential is sent there.
+    /// through the API server. Its certificate is not verified, and no credential of yours is sent there: if the host wants a token, the command
+    /// makes a short-lived one of the ServiceAccount wasm-ccm-reader that only the host accepts.
     #[arg(long, value_name = "URL")]
     address: Option<String>,
     /// How to reach the API server. Without it, the service account of the pod is used.

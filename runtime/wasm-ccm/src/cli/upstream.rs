@@ -156,7 +156,7 @@ const fn always(name: &'static str, is: bool, why: &'static str) -> Inert {
     Inert { name, kind: Kind::Bool, already: Some(is), why }
 }
 
-const ACCESS: &str = "the health port authenticates no client; restrict it to the cluster with a NetworkPolicy";
+const CERTIFICATES: &str = "the health port takes tokens, no client certificates and no front proxy";
 const CIDRS: &str = "kube-controller-manager allocates the CIDRs of Nodes";
 const CIPHERS: &str = "cipher suites and curves are those of rustls";
 const GATES: &str = "there are no feature gates";
@@ -196,21 +196,15 @@ const INERT: &[Inert] = &[
     always("permit-port-sharing", false, SOCKETS),
     always("permit-address-sharing", false, SOCKETS),
     inert("http2-max-streams-per-connection", Kind::Number, HTTP_1),
-    inert("authentication-kubeconfig", Kind::Text, ACCESS),
-    inert("authentication-token-webhook-cache-ttl", Kind::Duration, ACCESS),
-    inert("authentication-skip-lookup", Kind::Bool, ACCESS),
-    inert("authentication-tolerate-lookup-failure", Kind::Bool, ACCESS),
-    inert("client-ca-file", Kind::Text, ACCESS),
-    inert("requestheader-client-ca-file", Kind::Text, ACCESS),
-    inert("requestheader-allowed-names", Kind::Text, ACCESS),
-    inert("requestheader-uid-headers", Kind::Text, ACCESS),
-    inert("requestheader-username-headers", Kind::Text, ACCESS),
-    inert("requestheader-group-headers", Kind::Text, ACCESS),
-    inert("requestheader-extra-headers-prefix", Kind::Text, ACCESS),
-    inert("authorization-kubeconfig", Kind::Text, ACCESS),
-    inert("authorization-webhook-cache-authorized-ttl", Kind::Duration, ACCESS),
-    inert("authorization-webhook-cache-unauthorized-ttl", Kind::Duration, ACCESS),
-    inert("authorization-always-allow-paths", Kind::Text, ACCESS),
+    inert("authentication-skip-lookup", Kind::Bool, CERTIFICATES),
+    inert("authentication-tolerate-lookup-failure", Kind::Bool, CERTIFICATES),
+    inert("client-ca-file", Kind::Text, CERTIFICATES),
+    inert("requestheader-client-ca-file", Kind::Text, CERTIFICATES),
+    inert("requestheader-allowed-names", Kind::Text, CERTIFICATES),
+    inert("requestheader-uid-headers", Kind::Text, CERTIFICATES),
+    inert("requestheader-username-headers", Kind::Text, CERTIFICATES),
+    inert("requestheader-group-headers", Kind::Text, CERTIFICATES),
+    inert("requestheader-extra-headers-prefix", Kind::Text, CERTIFICATES),
     inert("webhook-tls-cipher-suites", Kind::Text, CIPHERS),
     inert("webhook-tls-curve-preferences", Kind::Text, CIPHERS),
     inert("webhook-tls-sni-cert-key", Kind::Text, SNI),

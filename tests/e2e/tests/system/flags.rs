@@ -136,8 +136,8 @@ async fn a_stock_manifest_starts_and_one_line_says_which_flags_do_nothing_and_wh
     let stage = Stage::new().await;
     let host = stage.cloudlycke(&[
         "--allocate-node-cidrs=false",
-        "--authentication-kubeconfig=/etc/kubernetes/ccm.conf",
-        "--authorization-kubeconfig=/etc/kubernetes/ccm.conf",
+        "--authentication-skip-lookup",
+        "--authentication-tolerate-lookup-failure",
         "--client-ca-file=/etc/kubernetes/pki/ca.crt",
         "--cluster-cidr=10.244.0.0/16",
         "--configure-cloud-routes=true",
@@ -162,7 +162,7 @@ async fn a_stock_manifest_starts_and_one_line_says_which_flags_do_nothing_and_wh
     let [line] = lines.as_slice() else { panic!("{lines:?}") };
     let told = [
         "WARN",
-        "--authentication-kubeconfig, --authorization-kubeconfig, --client-ca-file (the health port authenticates no client",
+        "--authentication-skip-lookup, --authentication-tolerate-lookup-failure, --client-ca-file (the health port takes tokens, no client",
         "--kube-api-burst, --kube-api-qps (the client does not limit requests",
     ];
     for part in told {

@@ -179,6 +179,14 @@ async fn case_260_of_two_hosts_one_writes_and_the_other_is_ready_and_writes_noth
         assert!(status == 200 && page.contains("[+]leaderElection ok"), "{page}");
     }
 
+    // Which controllers run: those of the leader.
+    let running = async |host: &Host| host.count("running_managed_controllers", &[]).await.unwrap();
+    assert!(running(&leader).await >= 3.0);
+    assert_eq!(running(&standby).await, 0.0);
+    for (host, status) in [(&leader, 200), (&standby, 404)] {
+        assert_eq!(host.page("/healthz/cloud-node-controller").await.unwrap().0, status);
+    }
+
     // It has loaded its provider, and asked no cloud.
     assert_eq!(lookups(&standby).await, 0.0);
     assert!(lookups(&leader).await >= 1.0);

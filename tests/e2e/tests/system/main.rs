@@ -37,6 +37,7 @@
 //! | `hostile` | providers that crash, WASI |
 //! | `hello` | providers of other tool chains |
 //! | `acceptance` | the walk-through of Cloudlycke, A-01 to A-11 |
+//! | `access` | who may read the health port where it asks for a token |
 //! | `manifests` | what `manifests/` has is taken by the API server, started as it says, and allows what is needed and no more |
 //! | `metrics` | health and metrics (2.11) |
 //! | `credentials` | where secrets come from, their rotation, and that nobody sees them |
@@ -51,6 +52,7 @@
 )]
 
 mod acceptance;
+mod access;
 mod api_server;
 mod bytes;
 mod classes;

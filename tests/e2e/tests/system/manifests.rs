@@ -23,6 +23,7 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::access;
 use crate::cloud::data;
 use crate::look::{STATE, addresses, await_untainted, nodes, patch, patch_status};
 use crate::mistakes::ended;
@@ -77,9 +78,10 @@ async fn every_manifest_is_taken_as_it_is() {
 }
 
 /// The kinds of others that our manifests use: group, version, kind. What may stand in them is not looked at.
-const KINDS_OF_OTHERS: [(&str, &str, &str); 3] = [
+const KINDS_OF_OTHERS: [(&str, &str, &str); 4] = [
     ("cert-manager.io", "v1", "Certificate"),
     ("cert-manager.io", "v1", "Issuer"),
+    ("monitoring.coreos.com", "v1", "PodMonitor"),
     ("monitoring.coreos.com", "v1", "PrometheusRule"),
 ];
 
@@ -278,9 +280,16 @@ async fn the_service_account_may_do_what_the_host_does_and_nothing_else() {
     let client = stage.client();
     let objects = apply(&stage, &Manifests::new(), CLOUDLYCKE).await;
     NodeFixture::new("busy").internal_ip("10.0.0.1").register(client).await.unwrap();
-    let host =
-        start(&stage, &["--node-deletion-min-age=0s", "--node-deletion-second-look=100ms", "--node-monitor-period=1s"])
-            .await;
+    let host = start(
+        &stage,
+        &[
+            "--node-deletion-min-age=0s",
+            "--node-deletion-second-look=100ms",
+            "--node-monitor-period=1s",
+            "--authentication-on-loopback",
+        ],
+    )
+    .await;
 
     // A kubelet that writes all the time, and a Node that is initialised again and again: its Event happens again, and some write
     // of ours meets one of the kubelet's, so that the Node is read.
@@ -318,6 +327,11 @@ async fn the_service_account_may_do_what_the_host_does_and_nothing_else() {
     services(client).delete("web", &DeleteParams::default()).await.unwrap();
     await_absent(&services(client), "web", LIMIT).await.unwrap();
     host.signal("CONT").await.unwrap();
+
+    // Somebody reads the health port.
+    let token = format!("Bearer {}", access::token(&stage, "wasm-ccm-reader", &[]).await);
+    let (status, _) = access::page(&host, "/providerz", Some(("authorization", &token))).await;
+    assert_eq!(status, 200);
 
     let all = poll_until("every right to be used", LIMIT, || audit.used(&allowed).0 == allowed).await;
     assert!(all.is_ok(), "never used: {:?}", allowed.difference(&audit.used(&allowed).0));

@@ -105,7 +105,7 @@ impl Bench {
     }
 
     async fn refresh(&self) {
-        refreshing::refresh(&self.syncer).await;
+        refreshing::refresh(&self.syncer, || {}).await;
     }
 
     /// Writes the Events that wait and returns all.

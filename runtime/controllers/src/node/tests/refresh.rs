@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::{Bench, GET, STATUS, status_body};
 use crate::node::NodeSettings;
+use crate::pulse::Pulses;
 use crate::store::FirstList;
 use crate::testing::{FakeCloud, Log, address, found, node};
 
@@ -90,6 +91,35 @@ async fn a_hundred_nodes_are_each_asked_about_once_whatever_the_width() {
         assert_eq!((bench.cloud.asked(), bench.cloud.calls().len()), (names, 1), "{name}");
         assert_eq!(bench.api.count("/status"), 100, "{name}");
     }
+}
+
+/// What the watchdog hears of a large cluster whose cloud is slow.
+#[tokio::test(start_paused = true)]
+async fn a_refresh_says_after_each_node_that_it_goes_on() {
+    let mut bench = Bench::new();
+    hundred(&mut bench);
+    let turns = std::cell::Cell::new(0);
+    super::refreshing::refresh(&bench.syncer, || turns.set(turns.get() + 1)).await;
+    assert_eq!(turns.get(), 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refresh_that_is_not_done_any_more_is_noticed_after_its_periods() {
+    let settings = NodeSettings { refresh_interval: Duration::from_secs(3_600), ..NodeSettings::default() };
+    let bench = Bench::with(FakeCloud::default(), settings);
+    let (pulses, stop) = (Pulses::default(), tokio_util::sync::CancellationToken::new());
+    let work = super::refreshing::run(&bench.syncer, FirstList::there(), &pulses, &stop);
+    let mut work = std::pin::pin!(work);
+    let check = || pulses.check(crate::NodeController::LOOPS, 6);
+    for _ in 0..10 {
+        assert!(tokio::time::timeout(Duration::from_secs(3_600), work.as_mut()).await.is_err());
+        assert_eq!(check(), Ok(()));
+    }
+    tokio::time::advance(Duration::from_secs(6 * 3_600 + 1)).await;
+    let why = check().unwrap_err();
+    assert!(why.starts_with("its loop addresses of Nodes has not turned for "), "{why}");
+    assert!(futures::poll!(work.as_mut()).is_pending());
+    assert_eq!(check(), Ok(()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -179,7 +209,8 @@ async fn the_first_run_is_at_once_and_the_next_one_a_period_after_its_end() {
         }
         stop.cancel();
     };
-    tokio::join!(super::refreshing::run(&bench.syncer, FirstList::there(), &stop), watch);
+    let pulses = Pulses::default();
+    tokio::join!(super::refreshing::run(&bench.syncer, FirstList::there(), &pulses, &stop), watch);
     assert_eq!(calls, [1, 1, 2], "after 1 s, 351 s and 366 s; the first run ends after 60 s");
 }
 

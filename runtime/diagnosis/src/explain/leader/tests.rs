@@ -164,6 +164,75 @@ async fn while_nobody_leads_hosts_are_asked_what_they_refuse() {
     assert_eq!(asked.tried[1], "no pod of a host lives in kube-system");
 }
 
+const PROXY: &str = "/api/v1/namespaces/kube-system/pods/https:ccm-a:10258/proxy/explain/v1/service/default/web";
+const TOKEN_PATH: &str = "/api/v1/namespaces/kube-system/serviceaccounts/wasm-ccm-reader/token";
+
+/// An API server that makes tokens, and a host behind its proxy that wants one. `made` answers who wants a token made.
+fn guarded(made: (u16, Value), refusal: Option<(u16, &'static str)>) -> Client {
+    let respond = move |request: Request<Body>| {
+        let made = made.clone();
+        async move {
+            let path = request.uri().path().to_owned();
+            let mut response = Response::builder();
+            let (status, body) = match path.as_str() {
+                TOKEN_PATH => {
+                    let body = request.into_body().collect_bytes().await.unwrap();
+                    let asked: Value = serde_json::from_slice(&body).unwrap();
+                    assert_eq!(asked["spec"]["audiences"], json!(["wasm-ccm"]), "good for nobody else");
+                    assert_eq!(asked["spec"]["expirationSeconds"], 600);
+                    (made.0, made.1.to_string())
+                }
+                PROXY => match request.headers().get(TOKEN_HEADER).map(|value| value.to_str().unwrap()) {
+                    None => {
+                        response = response.header("www-authenticate", "Bearer realm=\"wasm-ccm\"");
+                        (401, "this page needs a token\n".to_owned())
+                    }
+                    Some("short-lived") => {
+                        refusal.map_or_else(|| (200, answer(true)), |(status, text)| (status, text.to_owned()))
+                    }
+                    Some(other) => panic!("{other}"),
+                },
+                path => panic!("nobody asks for {path}"),
+            };
+            Ok::<_, Infallible>(response.status(status).body(Body::from(body.into_bytes())).unwrap())
+        }
+    };
+    Client::new(tower::service_fn(respond), "default")
+}
+
+#[tokio::test]
+async fn a_host_that_wants_a_token_gets_one_that_is_good_for_it_alone() {
+    let status = json!({ "token": "short-lived", "expirationTimestamp": "2026-01-01T00:00:00Z" });
+    let made = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": {}, "spec": { "audiences": [] }, "status": status });
+    let path = PROXY;
+    let client = guarded((201, made.clone()), None);
+    assert!(ask(&client, path, Some((&client, "kube-system"))).await.unwrap().leads);
+    let no_api_server = ask(&client, path, None).await.unwrap_err();
+    assert!(no_api_server.contains("say with --kubeconfig"), "{no_api_server}");
+    let forbidden = json!({ "kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": "serviceaccounts \"wasm-ccm-reader\" is\nforbidden" });
+    let mut empty = made.clone();
+    empty["status"]["token"] = json!("");
+    for (made, refusal, part) in [
+        (
+            (403, forbidden),
+            None,
+            "forbidden (403 Forbidden): apply the manifests of this version, and let your user create serviceaccounts/token",
+        ),
+        ((201, empty), None, "a token of the ServiceAccount kube-system/wasm-ccm-reader is none"),
+        (
+            (201, made.clone()),
+            Some((403, "User \"reader\" cannot get\u{1b} path\n")),
+            "it answers 403 Forbidden: User \"reader\" cannot get path",
+        ),
+        ((201, made), Some((503, "the API server has not answered a TokenReview")), "has not answered a TokenReview"),
+    ] {
+        let client = guarded(made, refusal);
+        let why = ask(&client, path, Some((&client, "kube-system"))).await.unwrap_err();
+        assert!(why.contains(part) && !why.contains(char::is_control) && !why.contains("short-lived"), "{why}");
+        assert!(!why.contains("pods/proxy"), "{why}");
+    }
+}
+
 #[test]
 fn an_address_is_that_of_a_port_and_nothing_else() {
     for text in ["https://127.0.0.1:10258", "https://127.0.0.1:10258/", "127.0.0.1:10258", "host.example"] {

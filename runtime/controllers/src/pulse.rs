@@ -1,0 +1,125 @@
+//! Whether the loops of the controllers turn.
+//!
+//! Each loop says so itself, within a period that it names, also when it has nothing to do. A loop that does not is stuck: nothing that it
+//! waits for takes so long, since all of that has limits of its own.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// How often an idle queue says that it turns.
+pub(crate) const QUEUE_PERIOD: Duration = Duration::from_secs(10);
+
+struct Turn {
+    last: Instant,
+    period: Duration,
+}
+
+/// The loops of this process that run, by name. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Pulses(Arc<Mutex<HashMap<&'static str, Turn>>>);
+
+impl Pulses {
+    /// A loop that begins now and turns at least once in each `period`.
+    pub(crate) fn begin(&self, name: &'static str, period: Duration) -> Pulse {
+        let pulse = Pulse { name, period, pulses: self.clone() };
+        pulse.beat();
+        pulse
+    }
+
+    /// Why a loop with one of these names is stuck: it has not turned for more than so many of its periods. None of them need run.
+    ///
+    /// # Errors
+    ///
+    /// Names the loop.
+    pub fn check(&self, names: &[&str], periods: u32) -> Result<(), String> {
+        let now = Instant::now();
+        for (name, turn) in self.0.lock().iter().filter(|(name, _)| names.contains(name)) {
+            let (silent, limit) = (now.saturating_duration_since(turn.last), turn.period.saturating_mul(periods));
+            if silent > limit {
+                return Err(format!(
+                    "its loop {name} has not turned for {} s; the limit is {} s (--controller-watchdog-periods)",
+                    silent.as_secs(),
+                    limit.as_secs()
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Pulses {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.0.lock().keys()).finish()
+    }
+}
+
+/// A loop that runs. Dropping it says that the loop has ended.
+#[derive(Debug)]
+pub(crate) struct Pulse {
+    name: &'static str,
+    period: Duration,
+    pulses: Pulses,
+}
+
+impl Pulse {
+    /// The loop turns.
+    pub(crate) fn beat(&self) {
+        self.pulses.0.lock().insert(self.name, Turn { last: Instant::now(), period: self.period });
+    }
+}
+
+impl Drop for Pulse {
+    fn drop(&mut self) {
+        self.pulses.0.lock().remove(self.name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::poll;
+    use prometheus_client::registry::Registry;
+    use tokio::sync::mpsc;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::metrics::QueueMetrics;
+    use crate::queue::{self, QueueSettings, Verdict};
+
+    const S: Duration = Duration::from_secs(1);
+    const PERIODS: u32 = 6;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_that_does_not_turn_is_noticed_after_its_periods_and_one_without_work_is_not() {
+        let metrics = QueueMetrics::register(&mut Registry::default());
+        let (pulses, stop) = (metrics.pulses(), CancellationToken::new());
+        let (_sender, keys) = mpsc::channel::<String>(1);
+        let reconcile = async |_: String| Verdict::Done;
+        let reconcile = |key: String| Box::pin(reconcile(key));
+        let queue = queue::run(keys, reconcile, QueueSettings::default(), metrics.of("Nodes"), stop.clone());
+        let mut queue = std::pin::pin!(queue);
+        assert_eq!(pulses.check(&["Nodes"], PERIODS), Ok(()), "it has not begun");
+        // It has nothing to do for an hour.
+        for _ in 0..60 {
+            assert!(tokio::time::timeout(60 * S, queue.as_mut()).await.is_err());
+            assert_eq!(pulses.check(&["Nodes"], PERIODS), Ok(()));
+        }
+        // Nobody lets it turn.
+        tokio::time::advance(60 * S).await;
+        assert_eq!(pulses.check(&["Nodes"], PERIODS), Ok(()));
+        tokio::time::advance(S).await;
+        let told = "its loop Nodes has not turned for 61 s; the limit is 60 s (--controller-watchdog-periods)";
+        assert_eq!(pulses.check(&["service", "Nodes"], PERIODS), Err(told.to_owned()));
+        assert_eq!(pulses.check(&["Nodes"], PERIODS + 1), Ok(()));
+        assert_eq!(pulses.check(&["service"], PERIODS), Ok(()), "that of another controller");
+        assert!(poll!(queue.as_mut()).is_pending());
+        assert_eq!(pulses.check(&["Nodes"], PERIODS), Ok(()), "it turns again");
+        stop.cancel();
+        queue.await.unwrap();
+        tokio::time::advance(3_600 * S).await;
+        assert_eq!(pulses.check(&["Nodes"], PERIODS), Ok(()), "it has ended, and is not stuck");
+    }
+}

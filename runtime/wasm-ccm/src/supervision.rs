@@ -1,0 +1,113 @@
+//! Which controllers run, for those who look from outside: upstream's `running_managed_controllers`, and `/healthz/NAME`.
+
+use std::num::NonZeroU32;
+
+use ccm_controllers::Pulses;
+use ccm_serving::health::{Check, Health};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use crate::controller_names::Controller;
+
+/// Upstream's name of who runs them.
+const MANAGER: &str = "cloud-controller-manager";
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ManagedLabels {
+    name: &'static str,
+    manager: &'static str,
+}
+
+/// Controllers that run.
+#[derive(Clone, Default)]
+pub(crate) struct RunningMetrics {
+    running: Family<ManagedLabels, Gauge>,
+}
+
+impl RunningMetrics {
+    /// Registers the metric.
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let this = Self::default();
+        let help = "1 while a controller runs in this process, 0 when it has stopped; a standby has none";
+        registry.register("running_managed_controllers", help, this.running.clone());
+        this
+    }
+}
+
+/// Looks after the controllers.
+#[derive(Clone)]
+pub(crate) struct Supervision {
+    pub(crate) health: Health,
+    pub(crate) running: RunningMetrics,
+    pub(crate) pulses: Pulses,
+    /// `--controller-watchdog-periods`
+    pub(crate) periods: NonZeroU32,
+}
+
+impl Supervision {
+    /// Does the work of a controller that begins now. From now on, health depends on its loops.
+    pub(crate) async fn of<T>(self, controller: Controller, work: impl Future<Output = T>) -> T {
+        let labels = ManagedLabels { name: controller.alias(), manager: MANAGER };
+        let _running = Running::new(self.running.running.get_or_create_owned(&labels));
+        let (pulses, periods) = (self.pulses.clone(), self.periods.get());
+        self.health.add(Check::new(controller.name(), move || pulses.check(controller.loops(), periods)));
+        work.await
+    }
+}
+
+/// Dropping it says that the controller has stopped, however it did.
+struct Running(Gauge);
+
+impl Running {
+    fn new(gauge: Gauge) -> Self {
+        gauge.set(1);
+        Self(gauge)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.set(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{FutureExt as _, poll};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_controller_is_told_to_run_from_its_begin_to_its_end_whichever_end_that_is() {
+        let mut registry = Registry::default();
+        let health = Health::new([]);
+        let supervision = Supervision {
+            health: health.clone(),
+            running: RunningMetrics::register(&mut registry),
+            pulses: Pulses::default(),
+            periods: NonZeroU32::MIN,
+        };
+        let told = || {
+            let mut text = String::new();
+            prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+            text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let line = |value| {
+            format!("running_managed_controllers{{name=\"cloud-node\",manager=\"cloud-controller-manager\"}} {value}")
+        };
+        assert_eq!(told(), [""; 0], "a standby has none");
+        assert_eq!(health.one("cloud-node-controller"), None);
+        let mut work = supervision.clone().of(Controller::Node, std::future::pending::<()>()).boxed();
+        assert!(poll!(&mut work).is_pending());
+        assert_eq!(told(), [line(1)]);
+        drop(work);
+        assert_eq!(told(), [line(0)]);
+        supervision.of(Controller::Node, std::future::ready(())).await;
+        assert_eq!(told(), [line(0)]);
+        // It began twice, and is one.
+        let (_, text) = health.all("verbose");
+        assert_eq!(text, "[+]cloud-node-controller ok\nhealthz check passed\n");
+    }
+}
