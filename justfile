@@ -56,6 +56,7 @@ demo *ARGS: _tools build-providers _control-plane
 # All tests, in both workspaces; builds all that they need, runs all of them whatever fails, and names at the end what failed. Those
 # of DigitalOcean run once more while its cloud fails at random; those of its webhook plan all that fails. With WASM_CCM set to an
 # optimised host, the first pass is its; what fails at random always meets the host that stops at an overflow.
+[doc("All tests, in both workspaces, and at the end the names of what failed (OpenStack: test-openstack)")]
 test: _tools build-providers _guests _control-plane
     #!/usr/bin/env bash
     set -uo pipefail
@@ -105,18 +106,32 @@ lab-openstack *ARGS: (_install "python3:python3")
 
 # System tests with a real OpenStack. It needs Debian 12 and root: elsewhere nothing is tested, and the last line says so. A lab that runs
 # already is used, and left running.
+[doc("System tests with a real OpenStack, which is installed and started for them (Debian 12, root)")]
 test-openstack *FILTERS: build-providers _control-plane _programs
     #!/usr/bin/env bash
     set -euo pipefail
-    lab=tests/clouds/openstack/lab.py
-    {{ quote(just_executable()) }} _install python3:python3
-    if ! python3 "$lab" is-debian-12; then
-        echo "OpenStack is NOT tested, its lab is made of Debian 12's packages and this is another system" \
-            | tee -a "${SKIPPED:-/dev/null}" | sed 's/^/==> SKIPPED: /' >&2
-        exit 0
-    fi
+    {{ quote(just_executable()) }} _can-have-openstack tested || exit 0
     export RUST_TEST_THREADS={{ threads }}
     cargo test --workspace --test openstack --no-run
+    {{ quote(just_executable()) }} _with-openstack tests cargo test --workspace --test openstack --no-fail-fast -- --ignored {{ FILTERS }}
+
+# Whether OpenStack can run here; if not, the last line says that nothing was done with it.
+[no-exit-message]
+_can-have-openstack DONE: (_install "python3:python3")
+    #!/usr/bin/env bash
+    set -euo pipefail
+    if ! python3 tests/clouds/openstack/lab.py is-debian-12; then
+        echo "OpenStack is NOT {{ DONE }}, its lab is made of Debian 12's packages and this is another system" \
+            | tee -a "${SKIPPED:-/dev/null}" | sed 's/^/==> SKIPPED: /' >&2
+        exit 1
+    fi
+
+# A command while OpenStack runs, and how long each part took. A lab that runs already is used, and left running.
+[positional-arguments]
+_with-openstack NAME *COMMAND:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    lab=tests/clouds/openstack/lab.py
     timed() { # name command...
         local name=$1 start=$SECONDS code=0
         shift
@@ -129,7 +144,7 @@ test-openstack *FILTERS: build-providers _control-plane _programs
         trap 'python3 "$lab" stop' EXIT
     fi
     timed start python3 "$lab" start
-    timed tests cargo test --workspace --test openstack --no-fail-fast -- --ignored {{ FILTERS }}
+    timed "$@"
 
 # What `wasm-ccm new` writes: its tests, its component, and `check` with the flags of its README. It shares what providers are made of.
 _new-provider: _programs
@@ -242,6 +257,10 @@ fuzz target="all" seconds="60": _tools (_cargo-tool "cargo-bolero" cargo_bolero 
     done
     [ ${#failed[@]} -eq 0 ] || { echo "found something: ${failed[*]}"; exit 1; }
 
+# Man pages of all commands: target/man/man1
+man: _programs
+    {{ quote(dev_programs) }}/wasm-ccm man target/man/man1
+
 # The generated parts of docs/reference, and docs/providers.schema.json
 reference: build-providers _programs
     REFERENCE=write cargo test --quiet --workspace --bin wasm-ccm --test docs -- the_reference_has_every
@@ -292,33 +311,44 @@ build-providers: _tools
     done
 
 # A provider into manifests/overlays/NAME, ready to be applied
-overlay NAME: build-providers
+overlay NAME: (_has-overlay NAME) build-providers
     #!/usr/bin/env bash
     set -euo pipefail
     name={{ quote(NAME) }}
     overlay=manifests/overlays/$name
-    if [ ! -f "$overlay/kustomization.yaml" ]; then
-        echo "error: there is no $overlay; there are: $(ls manifests/overlays | xargs)" >&2
-        exit 1
-    fi
     # Without time and name, so that the same component has the same digest.
     gzip -9nc "target/providers/$name.wasm" >"$overlay/$name.wasm.gz"
     echo "Say in $overlay/kustomization.yaml where the image is (newName, newTag), then"
     echo "    kubectl apply --server-side -k $overlay"
 
 # A provider into manifests/chart, ready to be installed with Helm
-chart NAME: build-providers
+chart NAME: (_in-chart NAME) build-providers
     #!/usr/bin/env bash
     set -euo pipefail
+    name={{ quote(NAME) }}
+    # A release holds all that is in the chart: one component is enough.
+    rm -f manifests/chart/components/*.wasm.gz
+    gzip -9nc "target/providers/$name.wasm" >"manifests/chart/components/$name.wasm.gz"
+    echo "helm upgrade --install wasm-ccm manifests/chart --namespace kube-system --set provider=$name,image.repository=REGISTRY/wasm-ccm,image.tag=TAG"
+
+# Before anything is built for it.
+[no-exit-message]
+_has-overlay NAME:
+    #!/usr/bin/env bash
+    overlay=manifests/overlays/{{ quote(NAME) }}
+    if [ ! -f "$overlay/kustomization.yaml" ]; then
+        echo "error: there is no $overlay; there are: $(ls manifests/overlays | xargs)" >&2
+        exit 1
+    fi
+
+[no-exit-message]
+_in-chart NAME:
+    #!/usr/bin/env bash
     name={{ quote(NAME) }}
     if [ ! -f "manifests/chart/providers/$name.yaml" ]; then
         echo "error: the chart knows no provider $name; it knows: $(basename -s .yaml manifests/chart/providers/* | xargs)" >&2
         exit 1
     fi
-    # A release holds all that is in the chart: one component is enough.
-    rm -f manifests/chart/components/*.wasm.gz
-    gzip -9nc "target/providers/$name.wasm" >"manifests/chart/components/$name.wasm.gz"
-    echo "helm upgrade --install wasm-ccm manifests/chart --namespace kube-system --set provider=$name,image.repository=REGISTRY/wasm-ccm,image.tag=TAG"
 
 # Each provider into its overlay
 overlays: build-providers
@@ -334,6 +364,7 @@ nightly: build-providers _guests _control-plane _programs (_matched "exchanges_u
 
 # The image of the host, as an OCI layout: target/image/oci. Every tool for images takes it: `podman pull oci:target/image/oci:wasm-ccm`,
 # `skopeo copy oci:target/image/oci:wasm-ccm docker://REGISTRY/wasm-ccm:TAG`. Optimised, and linked to the glibc of this machine.
+[doc("The image of the host, as an OCI layout: target/image/oci")]
 image: build
     image/build "${CARGO_TARGET_DIR:-target}/release/wasm-ccm" target/image
 
@@ -349,6 +380,11 @@ image-test: image build-providers _control-plane _programs (_matched "image::")
     rm -rf target/image/bundle
     umoci unpack --image target/image/oci:wasm-ccm target/image/bundle
     WASM_CCM_BUNDLE=$PWD/target/image/bundle cargo test --workspace --test system -- --ignored image::
+
+# The status page in a real browser (the first run installs Debian's chromium); its pictures are target/tmp/status-*.png
+browser-test: build-providers _control-plane _programs (_matched "status::browser::")
+    {{ quote(just_executable()) }} _install chromium:chromium
+    cargo test --workspace --test system -- --ignored status::browser::
 
 # System tests, demo and overlays with the optimised host, which is what the image has
 release-test: build build-providers _guests _control-plane _programs (_matched release_tests)
@@ -373,7 +409,8 @@ sbom: _tools (_cargo-tool "cargo-cyclonedx" cargo_cyclonedx)
     echo "target/image/wasm-ccm.cdx.json: $(grep -c '"purl"' target/image/wasm-ccm.cdx.json) components"
 
 # One benchmark (nodes, services, routes, digitalocean, openstack, swap, sandbox, egress, hostile, footprint): a table, and
-# target/bench/NAME.jsonl; openstack needs `lab-openstack`
+# target/bench/NAME.jsonl. For openstack, a lab is started, unless one runs already.
+[doc("One benchmark (nodes, services, routes, digitalocean, openstack, swap, sandbox, egress, hostile, footprint)")]
 bench NAME *ARGS: _tools build-providers _guests _control-plane
     #!/usr/bin/env bash
     set -euo pipefail
@@ -383,10 +420,16 @@ bench NAME *ARGS: _tools build-providers _guests _control-plane
         sandbox | egress | hostile) exec cargo run --release -p ccm-e2e --bin bench-{{ NAME }} -- {{ ARGS }} ;;
     esac
     if [ {{ quote(NAME) }} = nodes ]; then {{ quote(just_executable()) }} _go-manager; fi
+    lab=()
+    if [ {{ quote(NAME) }} = openstack ]; then
+        {{ quote(just_executable()) }} _can-have-openstack measured || exit 0
+        lab=({{ quote(just_executable()) }} _with-openstack measurements)
+    fi
     # What is measured is optimised; what measures need not be.
     cargo build --release -p wasm-ccm
     cargo build {{ dev }}
-    WASM_CCM="${CARGO_TARGET_DIR:-target}/release/wasm-ccm" exec {{ quote(dev_programs) }}/bench-{{ NAME }} {{ ARGS }}
+    export WASM_CCM="${CARGO_TARGET_DIR:-target}/release/wasm-ccm"
+    exec "${lab[@]}" {{ quote(dev_programs) }}/bench-{{ NAME }} {{ ARGS }}
 
 # A private control plane to play with, until Ctrl-C
 cluster: _tools _control-plane

@@ -4,10 +4,19 @@
 {{- $preset := fromYaml (.Files.Get $file) }}
 {{- if not $preset.flags }}
 {{- $preset = dict "flags" (list (printf "--cloud-provider=%s" .Values.provider)) "settings" (gt (len .Values.settings) 0) }}
-{{- $_ := set $preset "serviceAnnotations" .Values.own.serviceAnnotations }}
-{{- $_ := set $preset "nodeLabels" .Values.own.nodeLabels }}
+{{- $_ := set $preset "serviceAnnotations" (.Values.own.serviceAnnotations | default "^wasm-ccm[.]io/") }}
+{{- $_ := set $preset "nodeLabels" (.Values.own.nodeLabels | default "^$") }}
 {{- if .Values.credentials.secretName }}
 {{- $_ := set $preset "credentials" (dict "volume" "credentials" "mountPath" "/credentials") }}
+{{- end }}
+{{- else }}
+{{- range $name, $pattern := .Values.own }}
+{{- if $pattern }}
+{{- fail (printf "own.%s is given, and the chart knows what the provider %s writes: leave it out. It is for a provider of your own" $name $.Values.provider) }}
+{{- end }}
+{{- end }}
+{{- if and .Values.credentials.secretName (not $preset.credentials) }}
+{{- fail (printf "credentials.secretName is given, and the provider %s has no credentials: leave it out" .Values.provider) }}
 {{- end }}
 {{- end }}
 {{- toYaml $preset }}

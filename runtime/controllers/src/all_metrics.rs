@@ -49,3 +49,28 @@ impl Metrics {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    #[test]
+    fn refused_credentials_count_from_zero_wherever_they_are_met() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        drop(metrics.cluster.of("cloud"));
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        for series in [
+            r#"ccm_node_initialization_failures_total{reaction="unauthorized"}"#,
+            r#"ccm_load_balancer_operations_total{operation="ensure",outcome="unauthorized"}"#,
+            r#"ccm_load_balancer_operations_total{operation="survey",outcome="unauthorized"}"#,
+            r#"ccm_cluster_syncs_total{provider="cloud",outcome="unauthorized"}"#,
+            r#"ccm_node_lifecycle_looks_total{answer="unauthorized"}"#,
+        ] {
+            assert!(text.contains(&format!("{series} 0\n")), "{series}: {text}");
+        }
+    }
+}

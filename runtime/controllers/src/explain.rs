@@ -3,11 +3,12 @@
 //!
 //! | | |
 //! |---|---|
-//! | cost | one look into each memory by the name of the object, and one question to each queue; never a pass over all objects |
+//! | cost | one look into each memory by the name of the object, and one question to each queue; a pass over all objects only for [`Explainer::troubles`] |
 //! | locks | those of the memories, for the time of a copy of one entry; none over a call |
 //! | secrets | none: what is said of a failure is what Events and conditions say, redacted where it left the guest |
 //! | not known | is not in the answer; a controller that does not run says nothing at all |
 
+use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -18,6 +19,7 @@ use crate::node::NodeView;
 use crate::node_lifecycle::NodeLifecycleView;
 use crate::queue::Place;
 use crate::service::ServiceView;
+use crate::troubles::Troubles;
 
 /// When there is work on an object next.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -134,6 +136,18 @@ pub struct HeldDeletion {
     pub period_seconds: u64,
 }
 
+impl fmt::Display for HeldDeletion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { provider, limit, nodes, period_seconds } = self;
+        write!(f, "no more than {limit} of the {nodes} nodes ")?;
+        match provider.as_str() {
+            "" => write!(f, "without a provider ID")?,
+            provider => write!(f, "of provider {provider}")?,
+        }
+        write!(f, " are deleted within {period_seconds} s")
+    }
+}
+
 /// Asks the controllers that run. Cheap to clone; each controller that begins takes the place of the one before.
 #[derive(Clone, Default)]
 pub struct Explainer(Arc<Mutex<Views>>);
@@ -177,6 +191,22 @@ impl Explainer {
     pub async fn lifecycle(&self, name: &str) -> Option<LifecycleExplanation> {
         let view = self.0.lock().lifecycle.clone()?;
         view.explain(name).await
+    }
+
+    /// What is not as it should be, of all objects: at most so many of each kind. In contrast to all else here, this is a pass over all of them.
+    #[must_use]
+    pub fn troubles(&self, most: usize) -> Troubles {
+        let (service, node, lifecycle) = {
+            let views = self.0.lock();
+            (views.service.clone(), views.node.clone(), views.lifecycle.clone())
+        };
+        let (unready, held) = lifecycle.and_then(|view| view.troubles(most)).unzip();
+        Troubles {
+            services: service.and_then(|view| view.troubles(most)),
+            uninitialised: node.and_then(|view| view.troubles(most)),
+            unready,
+            held,
+        }
     }
 }
 

@@ -28,6 +28,7 @@ mod service;
 mod shrink;
 mod spelling;
 mod store;
+mod troubles;
 mod view;
 mod waking;
 mod warnings;
@@ -61,15 +62,18 @@ pub use route::{
     PodRanges, PodRangesError, RouteController, RouteControllerParts, RouteMember, RouteMetrics, RouteRehearsal,
     RouteSettings, routed_node,
 };
+pub use service::annotations::ORPHAN;
 pub use service::condition::ready_condition;
 pub use service::inventory::{cloud_backends, recorded_service};
 pub use service::predicates::{balanced_service, has_finalizer};
+pub use service::unknown_annotations::annotation_prefixes;
 pub use service::{
     LoadBalancerMember, LoadBalancerMembers, ServiceController, ServiceControllerParts, ServiceMemory, ServiceMetrics,
     ServiceRehearsal, ServiceSettings, ServiceView,
 };
 pub use spelling::nearest;
 pub use store::{FirstList, Node, Reflector, ReflectorHandle, Stored};
+pub use troubles::{HeldNode, Listed, ServiceTrouble, Troubles, UninitialisedNode, UnreadyNode};
 pub use view::node::{cloud_node, is_uninitialized};
 pub use view::selector::NodeLabels;
 pub use view::service::{is_deleting, is_load_balancer};

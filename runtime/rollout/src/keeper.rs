@@ -179,9 +179,13 @@ impl Keeper {
         &self.source
     }
 
-    /// The page says something else from now on.
+    /// The page says something else from now on, and so does the metric of what is refused.
     fn shows(&self, change: impl FnOnce(&mut Known)) {
-        self.surroundings.listeners.statuses.change(&self.source, change);
+        self.surroundings.listeners.statuses.change(&self.source, |known| {
+            change(known);
+            let refused = [known.not_taken.is_some(), known.rejected_configuration.is_some()];
+            self.audience.metrics.refuses(&self.source, refused);
+        });
     }
 
     /// Where the components serve; none before there is a first one.

@@ -67,6 +67,12 @@ struct InfoLabels {
     digest: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RefusedLabels {
+    source: String,
+    what: &'static str,
+}
+
 /// What became of components.
 #[derive(Clone)]
 pub struct ProviderMetrics {
@@ -75,6 +81,7 @@ pub struct ProviderMetrics {
     info: Family<InfoLabels, Gauge>,
     generation: Family<SourceLabels, Gauge>,
     on_probation: Family<SourceLabels, Gauge>,
+    refused: Family<RefusedLabels, Gauge>,
     load_duration: Family<ResultLabels, Histogram>,
     exchange_duration: Family<SourceLabels, Histogram>,
 }
@@ -88,6 +95,7 @@ impl ProviderMetrics {
             info: Family::default(),
             generation: Family::default(),
             on_probation: Family::default(),
+            refused: Family::default(),
             // 10 ms to 41 s.
             load_duration: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.01, 4.0, 7))),
             // 1 us to 1 s.
@@ -113,6 +121,11 @@ impl ProviderMetrics {
             "ccm_provider_on_probation",
             "1 while the component that serves is on probation",
             metrics.on_probation.clone(),
+        );
+        registry.register(
+            "ccm_provider_refused",
+            "1 while the host refuses what is there: a `component` in the source, or a `configuration` in the files; 0 otherwise",
+            metrics.refused.clone(),
         );
         registry.register_with_unit(
             "ccm_provider_load_duration",
@@ -140,6 +153,15 @@ impl ProviderMetrics {
         for step in OF_CONFIGURATIONS {
             let (source, result, step) = (source.to_owned(), "rejected", step.as_str());
             drop(self.configurations.get_or_create(&LoadLabels { source, result, step }));
+        }
+        self.refuses(source, [false; 2]);
+    }
+
+    /// Whether what the source holds now is refused: its component, and its configuration.
+    pub(crate) fn refuses(&self, source: &str, [component, configuration]: [bool; 2]) {
+        for (what, is_refused) in [("component", component), ("configuration", configuration)] {
+            let of = RefusedLabels { source: source.to_owned(), what };
+            self.refused.get_or_create(&of).set(is_refused.into());
         }
     }
 
@@ -185,6 +207,14 @@ impl ProviderMetrics {
 
 #[cfg(test)]
 impl ProviderMetrics {
+    /// Whether a component and a configuration of a source are refused.
+    pub(crate) fn refused_of(&self, source: &str) -> [bool; 2] {
+        ["component", "configuration"].map(|what| {
+            let of = RefusedLabels { source: source.to_owned(), what };
+            self.refused.get_or_create(&of).get() == 1
+        })
+    }
+
     /// How many exchanges of a source were counted, and how long they took together in seconds.
     pub(crate) fn exchanges_of(&self, source: &str) -> (f64, f64) {
         let mut registry = Registry::default();
@@ -243,6 +273,10 @@ mod tests {
             assert!(text.contains(&line("rejected", step.as_str(), count)), "{step}: {text}");
         }
         assert!(text.contains(&line("rolled-back", "probation", 0)), "{text}");
+        for what in ["component", "configuration"] {
+            let line = format!("ccm_provider_refused{{source=\"a.wasm\",what=\"{what}\"}} 0\n");
+            assert!(text.contains(&line), "{text}");
+        }
         assert_eq!(STEPS.len(), Step::Probation as usize + 1, "a step is missing");
     }
 }

@@ -181,6 +181,7 @@ impl Surroundings {
         let opened = context::open(config, &descriptor, files, &carryover, &self.shared, before).await;
         let context = opened.map_err(rejected(Step::Grants))?;
         let (events, observer) = (Arc::clone(&self.listeners.events), Arc::clone(&self.listeners.observer));
+        observer.begins(&descriptor.name);
         let provider = component.into_provider(context, Some(events), Some(observer));
         // It was taken once, whatever its cloud says today.
         if let Some(egress) = provider.egress().filter(|_| is_stored) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail, ensure};
 use ccm_cloud::{Alone, Descriptor};
 use ccm_egress::Egress;
-use ccm_sandbox::{Component, Pool, Sandbox};
+use ccm_sandbox::{Component, Pool, Provider, Sandbox};
 use kube::Client;
 
 use crate::check;
@@ -68,29 +68,11 @@ pub async fn configured(
     cluster_name: &str,
     online: bool,
 ) -> Result<Judged, Rejected> {
-    let shared = SharedContext {
-        client: client.cloned(),
-        leadership: Arc::new(Alone),
-        exchanges: None,
-        nodes: None,
-        cluster_name: cluster_name.to_owned(),
-        cluster_cidrs: vec![],
-        trace_http: false,
-        offline: !online,
-        secrets: ProcessSecrets::default(),
-    };
     gate::annotations(config, component.declared(), None).map_err(|error| Rejected::at(Step::Grants, error))?;
-    let descriptor = component.descriptor().clone();
-    let opened = async {
-        let files = config.files(&descriptor)?;
-        let empty = context::empty_sections(&files);
-        let context = context::open(config, &descriptor, files, &Carryover::default(), &shared, None).await?;
-        anyhow::Ok((context, empty))
-    };
-    let (context, empty) = opened.await.map_err(|error| Rejected::at(Step::Grants, error))?;
-    let unreachable = context.egress.as_ref().map(Egress::unreachable).unwrap_or_default();
-    let nowhere = nowhere(&descriptor, unreachable).map_err(|error| Rejected::at(Step::Grants, error))?;
-    let provider = component.into_provider(context, None, None);
+    let (provider, empty) = opened(config, component, client, cluster_name, online).await?;
+    let descriptor = provider.descriptor();
+    let unreachable = provider.egress().map(Egress::unreachable).unwrap_or_default();
+    let nowhere = nowhere(descriptor, unreachable).map_err(|error| Rejected::at(Step::Grants, error))?;
     let judged = async {
         let problems = check::problems(&provider, online).await?;
         let (fatal, others): (Vec<_>, Vec<_>) = problems.into_iter().partition(|problem| problem.fatal);
@@ -111,6 +93,46 @@ pub async fn configured(
         Ok(Judged { warnings: nowhere.into_iter().chain(empty).chain(others).collect(), unasked })
     };
     judged.await.map_err(|error: anyhow::Error| Rejected::at(Step::Check, error))
+}
+
+/// The provider that a component is with this configuration, before anything is judged, and whichever annotations it is granted. It sends no
+/// request.
+///
+/// # Errors
+///
+/// The step, and why.
+pub async fn offline(config: &ProviderConfig, component: Component, cluster_name: &str) -> Result<Provider, Rejected> {
+    Ok(opened(config, component, None, cluster_name, false).await?.0)
+}
+
+/// The provider that a component is with what it is granted, and what is to be said of empty sections of its files.
+async fn opened(
+    config: &ProviderConfig,
+    component: Component,
+    client: Option<&Client>,
+    cluster_name: &str,
+    online: bool,
+) -> Result<(Provider, Vec<String>), Rejected> {
+    let shared = SharedContext {
+        client: client.cloned(),
+        leadership: Arc::new(Alone),
+        exchanges: None,
+        nodes: None,
+        cluster_name: cluster_name.to_owned(),
+        cluster_cidrs: vec![],
+        trace_http: false,
+        offline: !online,
+        secrets: ProcessSecrets::default(),
+    };
+    let descriptor = component.descriptor().clone();
+    let opened = async {
+        let files = config.files(&descriptor)?;
+        let empty = context::empty_sections(&files);
+        let context = context::open(config, &descriptor, files, &Carryover::default(), &shared, None).await?;
+        anyhow::Ok((context, empty))
+    };
+    let (context, empty) = opened.await.map_err(|error| Rejected::at(Step::Grants, error))?;
+    Ok((component.into_provider(context, None, None), empty))
 }
 
 /// What is to be said of endpoints without a base URL. A provider may find some of them by itself, in a catalogue that another one leads to.

@@ -15,6 +15,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ObjectMeta, Patch, PatchParams};
 use kube::{Api, Client};
+use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -76,12 +77,50 @@ impl Target {
     }
 }
 
-/// Writes a component that passed the gate, from a file of this name, and returns what to tell about it.
+/// What was written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pushed {
+    /// `configmap:NAMESPACE/NAME/KEY`.
+    pub target: String,
+    /// Name of the provider.
+    pub provider: String,
+    /// Version of the component.
+    pub version: String,
+    /// Of the component.
+    pub bytes: usize,
+    /// As it lies in the ConfigMap.
+    pub stored_bytes: usize,
+    /// Digest of the component that lay there; or what lay there instead.
+    pub before: String,
+    /// Digest of the component that lies there now.
+    pub now: String,
+    /// Of the ConfigMap.
+    pub resource_version: String,
+    /// What whoever pushed it should know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
+}
+
+impl fmt::Display for Pushed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { target, provider, version, bytes, stored_bytes, before, now, resource_version, warning } = self;
+        write!(f, "{target}: {provider} {version}, {bytes} bytes")?;
+        if bytes != stored_bytes {
+            write!(f, ", {stored_bytes} packed")?;
+        }
+        let same = if before == now { " (the same component)" } else { "" };
+        write!(f, "\nbefore {before}\nnow    {now}{same}, resourceVersion {resource_version}")?;
+        warning.iter().try_for_each(|warning| write!(f, "\nwarning: {warning}"))
+    }
+}
+
+/// Writes a component that passed the gate, from a file of this name.
 ///
 /// # Errors
 ///
 /// Another provider lies there, the component has a size that no ConfigMap holds, or what the API server says.
-pub async fn push(config: &ProviderConfig, checked: &Checked, file: &str, target: &Target) -> Result<String> {
+pub async fn push(config: &ProviderConfig, checked: &Checked, file: &str, target: &Target) -> Result<Pushed> {
     let Target { client, server, namespace, name, key, .. } = target;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let what = || target.to_string();
@@ -114,10 +153,9 @@ pub async fn push(config: &ProviderConfig, checked: &Checked, file: &str, target
         let removed = maps.patch(name, &PatchParams::default(), &Patch::Merge(gone)).await;
         now = removed.map_err(said).with_context(what)?;
     }
-    let version = now.metadata.resource_version.unwrap_or_default();
-    let warning = lost.or(left).map(|signature| without(&signature)).unwrap_or_default();
-    let told = upload.told(&what(), component.descriptor(), unpacked, &old_digest);
-    Ok(format!("{told}, resourceVersion {version}{warning}"))
+    let resource_version = now.metadata.resource_version.unwrap_or_default();
+    let warning = lost.or(left).map(|signature| without(&signature));
+    Ok(Pushed { resource_version, warning, ..upload.pushed(&what(), component.descriptor(), unpacked, old_digest) })
 }
 
 /// What is written.
@@ -231,21 +269,26 @@ impl Upload {
         }
     }
 
-    fn told(&self, what: &str, descriptor: &Descriptor, unpacked: &Unpacked, old: &str) -> String {
-        let (raw, packed, new) = (unpacked.bytes.len(), self.bytes.len(), &unpacked.digest);
-        let size = if raw == packed { format!("{raw} bytes") } else { format!("{raw} bytes, {packed} packed") };
-        let same = if old == *new { " (the same component)" } else { "" };
-        format!(
-            "{what}/{}: {} {}, {size}\nbefore {old}\nnow    {new}{same}",
-            self.key, descriptor.name, descriptor.version
-        )
+    /// Before the answer of the API server.
+    fn pushed(&self, what: &str, descriptor: &Descriptor, unpacked: &Unpacked, before: String) -> Pushed {
+        Pushed {
+            target: format!("{what}/{}", self.key),
+            provider: descriptor.name.clone(),
+            version: descriptor.version.clone(),
+            bytes: unpacked.bytes.len(),
+            stored_bytes: self.bytes.len(),
+            before,
+            now: unpacked.digest.clone(),
+            resource_version: String::new(),
+            warning: None,
+        }
     }
 }
 
 /// What is said when a signature is taken away.
 fn without(signature: &str) -> String {
     format!(
-        "\nwarning: the key {signature} was removed, because there is no signature next to the file: hosts with --provider-key refuse the component; sign it, and push both"
+        "the key {signature} was removed, because there is no signature next to the file: hosts with --provider-key refuse the component; sign it, and push both"
     )
 }
 

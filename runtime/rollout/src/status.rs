@@ -1,7 +1,7 @@
 //! The page `/providerz`, as text and as JSON: which component serves, since when, and why a newer one does not.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,30 +64,30 @@ pub(crate) struct Known {
 /// How a provider stands, as it is shown.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ProviderStatus {
+pub struct ProviderStatus {
     /// Who serves; none before the first one was taken.
     #[serde(skip_serializing_if = "Option::is_none")]
-    serving: Option<Version>,
+    pub serving: Option<Version>,
     /// `probation` or `proven`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    phase: Option<&'static str>,
+    pub phase: Option<&'static str>,
     /// Who returns when the one that serves fails its probation.
     #[serde(skip_serializing_if = "Option::is_none")]
-    last_good: Option<Version>,
+    pub last_good: Option<Version>,
     /// Since when.
     #[serde(skip_serializing_if = "Option::is_none")]
-    since: Option<Timestamp>,
+    pub since: Option<Timestamp>,
     /// Grows with every exchange of the component or of its configuration.
-    generation: u64,
+    pub generation: u64,
     /// What the source holds and does not serve.
     #[serde(skip_serializing_if = "Option::is_none")]
-    refused: Option<NotTaken>,
+    pub refused: Option<NotTaken>,
     /// Why the one that serves does not use what the files of its configuration say.
     #[serde(skip_serializing_if = "Option::is_none")]
-    refused_configuration: Option<NotTaken>,
+    pub refused_configuration: Option<NotTaken>,
     /// How long the last exchange took; none before the first one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    times: Option<Times>,
+    pub times: Option<Times>,
 }
 
 impl Known {
@@ -107,7 +107,24 @@ impl Known {
     }
 }
 
+impl fmt::Display for Times {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { read_ms, compile_ms, takeover_ms, exchange_ms, .. } = self;
+        write!(
+            f,
+            "read {read_ms:.0} ms, compiled {compile_ms:.0} ms, taken over {takeover_ms:.0} ms, exchanged {exchange_ms:.3} ms"
+        )
+    }
+}
+
 impl ProviderStatus {
+    /// The phase of the one that serves, its generation, and since when.
+    #[must_use]
+    pub fn phase_text(&self) -> Option<String> {
+        let (phase, since) = self.phase.zip(self.since.as_ref())?;
+        Some(format!("{phase}, generation {}, since {since:.0}", self.generation))
+    }
+
     fn text(&self, source: &str) -> String {
         let mut text = format!("provider {source}\n");
         let mut line = |name: &str, value: &str| {
@@ -121,25 +138,21 @@ impl ProviderStatus {
             }
             None => line("serving", "none yet: nothing is written to the cluster for it"),
         }
-        if let (Some(phase), Some(since)) = (self.phase, &self.since) {
-            line("phase", &format!("{phase}, generation {}, since {since:.0}", self.generation));
+        if let Some(phase) = self.phase_text() {
+            line("phase", &phase);
         }
         if let Some(last_good) = &self.last_good {
             line("last good", &last_good.to_string());
         }
-        if let Some(NotTaken { digest, step, reason, since }) = &self.refused {
-            let digest = digest.as_deref().map(|digest| format!("{digest} ")).unwrap_or_default();
-            line("refused", &format!("{digest}at {step}, {since:.0}: {reason}"));
+        if let Some(refused) = &self.refused {
+            let digest = refused.digest.as_deref().map(|digest| format!("{digest} ")).unwrap_or_default();
+            line("refused", &format!("{digest}{}: {}", refused.at(), refused.reason));
         }
-        if let Some(NotTaken { step, reason, since, .. }) = &self.refused_configuration {
-            line("config", &format!("refused at {step}, {since:.0}: {reason}"));
+        if let Some(refused) = &self.refused_configuration {
+            line("config", &format!("refused {}: {}", refused.at(), refused.reason));
         }
         if let Some(times) = &self.times {
-            let Times { read_ms, compile_ms, takeover_ms, exchange_ms, .. } = times;
-            let times = format!(
-                "read {read_ms:.0} ms, compiled {compile_ms:.0} ms, taken over {takeover_ms:.0} ms, exchanged {exchange_ms:.3} ms"
-            );
-            line("last load", &times);
+            line("last load", &times.to_string());
         }
         text
     }
@@ -171,7 +184,9 @@ impl ProviderStatuses {
         change(self.0.lock().entry(source.to_owned()).or_default());
     }
 
-    fn all(&self) -> BTreeMap<String, ProviderStatus> {
+    /// How each stands now, by source.
+    #[must_use]
+    pub fn all(&self) -> BTreeMap<String, ProviderStatus> {
         self.0.lock().iter().map(|(source, known)| (source.clone(), known.status())).collect()
     }
 
@@ -213,6 +228,12 @@ impl NotTaken {
     /// From now on.
     pub fn now(step: Step, digest: Option<String>, reason: String) -> Self {
         Self { digest, step: step.as_str(), reason, since: Timestamp::now() }
+    }
+
+    /// The step of the gate, and since when.
+    #[must_use]
+    pub fn at(&self) -> String {
+        format!("at {}, {:.0}", self.step, self.since)
     }
 }
 

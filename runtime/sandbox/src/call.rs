@@ -55,6 +55,9 @@ impl CallEnd {
 
 /// Is told of every call: metrics.
 pub trait CallObserver: Send + Sync + 'static {
+    /// Calls of this provider come from now on.
+    fn begins(&self, _provider: &str) {}
+
     /// A call is over.
     fn call_ended(&self, provider: &str, end: CallEnd);
 }

@@ -1,6 +1,7 @@
 //! `wasm-ccm check`: runs the gate alone, with the code of `run`. With `--against`, it previews an upgrade: it reads the cluster and the
 //! cloud, and writes to neither.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use ccm_rollout::source::Source;
 use k8s_openapi::api::core::v1::Service;
 use kube::Client;
 use prometheus_client::registry::Registry;
+use serde::Serialize;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -51,19 +53,48 @@ pub(crate) fn check(args: &CheckArgs) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let checked = runtime.block_on(Box::pin(async {
         let Checked { component, unpacked, .. } = preflight::component(&config, None).await?;
-        let descriptor = component.descriptor();
-        let told = format!("{} {} ({})", descriptor.name, descriptor.version, unpacked.digest);
+        let (provider, version) = (component.descriptor().name.clone(), component.descriptor().version.clone());
+        let passed = Passed { provider, version, digest: unpacked.digest, warnings: vec![], not_judged: None };
         if !args.online && !is_configured(&args.config) {
-            let hint = "; --cloud-config, --setting, --endpoint or --credential let it judge its configuration as well";
-            return Ok(format!("{told} passes the gate as far as it needs no configuration{hint}"));
+            return Ok(Passed { not_judged: Some(CONFIGURATION), ..passed });
         }
         let judged = preflight::configured(&config, component, None, &args.cluster_name, args.online).await?;
-        let unasked = judged.unasked.map(|what| format!("not judged: {what}; --online asks the cloud"));
-        let lines = judged.warnings.into_iter().map(|warning| format!("warning: {warning}")).chain(unasked);
-        Ok(lines.fold(format!("{told} passes the gate"), |told, line| told + "\n" + &line))
+        Ok(Passed { warnings: judged.warnings, not_judged: judged.unasked, ..passed })
     }));
-    let told = checked.map_err(|rejected: Rejected| rejected.named(&config.source))?;
-    Ok(output::print(&told)?)
+    let passed = checked.map_err(|rejected: Rejected| rejected.named(&config.source))?;
+    Ok(output::print(&match args.output {
+        Output::Json => serde_json::to_string_pretty(&passed)?,
+        Output::Text => passed.to_string(),
+    })?)
+}
+
+/// What is not judged where nothing was said of the configuration.
+const CONFIGURATION: &str = "its configuration";
+
+/// A component that `run` would take.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Passed {
+    provider: String,
+    version: String,
+    digest: String,
+    warnings: Vec<String>,
+    /// What would be needed for that is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_judged: Option<&'static str>,
+}
+
+impl fmt::Display for Passed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { provider, version, digest, warnings, not_judged } = self;
+        write!(f, "{provider} {version} ({digest}) passes the gate")?;
+        if *not_judged == Some(CONFIGURATION) {
+            let hint = "--cloud-config, --setting, --endpoint or --credential let it judge its configuration as well";
+            return write!(f, " as far as it needs no configuration; {hint}");
+        }
+        warnings.iter().try_for_each(|warning| write!(f, "\nwarning: {warning}"))?;
+        not_judged.iter().try_for_each(|what| write!(f, "\nnot judged: {what}; --online asks the cloud"))
+    }
 }
 
 /// Whether anything was said about how the provider is configured.
@@ -195,6 +226,27 @@ mod tests {
         ] {
             assert!(is_configured(&args("a.wasm", &[flag]).config), "{flag}");
         }
+    }
+
+    #[test]
+    fn one_that_passes_is_told_for_people_and_for_programs() {
+        let passed = |warnings: &[&str], not_judged| Passed {
+            provider: "cloud".to_owned(),
+            version: "2.0".to_owned(),
+            digest: "sha256:1".to_owned(),
+            warnings: warnings.iter().map(|&warning| warning.to_owned()).collect(),
+            not_judged,
+        };
+        let unconfigured = passed(&[], Some(CONFIGURATION)).to_string();
+        let start = "cloud 2.0 (sha256:1) passes the gate as far as it needs no configuration; --cloud-config, ";
+        assert!(unconfigured.starts_with(start), "{unconfigured}");
+        let all = passed(&["a", "b"], Some("the cloud"));
+        let text = "cloud 2.0 (sha256:1) passes the gate\nwarning: a\nwarning: b\nnot judged: the cloud; --online asks the cloud";
+        assert_eq!(all.to_string(), text);
+        let seen = serde_json::to_value(&all).unwrap();
+        assert_eq!(seen["warnings"], serde_json::json!(["a", "b"]));
+        assert_eq!((&seen["provider"], &seen["notJudged"]), (&"cloud".into(), &"the cloud".into()));
+        assert!(serde_json::to_value(passed(&[], None)).unwrap().get("notJudged").is_none());
     }
 
     #[test]

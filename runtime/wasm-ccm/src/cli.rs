@@ -1,5 +1,6 @@
 //! The command line: upstream's flag names where a thing is upstream's, ours where it is ours.
 
+mod annotations;
 #[cfg(test)]
 mod cases;
 mod controllers;
@@ -31,6 +32,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::logging::LogFormat;
+pub(crate) use annotations::{AnnotationsArgs, AnnotationsOutput};
 use controllers::{ClusterArgs, NodeLifecycleArgs, RouteArgs, ServiceArgs};
 pub(crate) use doctor::{DoctorArgs, RightsOf};
 pub(crate) use explain::ExplainArgs;
@@ -38,7 +40,7 @@ use leader::LeaderArgs;
 pub(crate) use plan::PlanArgs;
 use provider::SwapArgs;
 pub(crate) use provider::{ConfigArgs, ProviderArgs};
-pub(crate) use tools::{CheckArgs, InspectArgs, NewArgs, Output, PushArgs};
+pub(crate) use tools::{CheckArgs, CompletionArgs, CompletionShell, InspectArgs, ManArgs, NewArgs, Output, PushArgs};
 use webhook::{WebhookArgs, min_tls};
 
 /// The command whose flags are upstream's.
@@ -63,6 +65,9 @@ pub(crate) enum Command {
     /// Show what a component says of itself: name, version, interfaces, settings, endpoints, and the credentials and annotations that it
     /// uses, with the flags that grant them.
     Inspect(InspectArgs),
+    /// Show the annotations that a component declares: what their values look like, and what it does with a wrong one. As cel, print admission
+    /// policies that refuse what the webhook would refuse for them, for clusters without the webhook.
+    Annotations(Box<AnnotationsArgs>),
     /// Check whether `run` would accept a component. If not, print the reason and exit with code 1.
     Check(Box<CheckArgs>),
     /// Write a component to a ConfigMap, if `run` would accept it.
@@ -79,6 +84,10 @@ pub(crate) enum Command {
     Plan(Box<PlanArgs>),
     /// Write the first files of a provider into a new folder: it builds, has tests, and passes `check`.
     New(NewArgs),
+    /// Print the script with which a shell completes commands and flags.
+    Completion(CompletionArgs),
+    /// Write man pages: one for each command.
+    Man(ManArgs),
     /// Print the JSON schema of a --providers file.
     ProvidersSchema,
 }
@@ -235,6 +244,11 @@ fn cidr(text: &str) -> Result<String, String> {
         Some((IpAddr::V4(_), 0..=32) | (IpAddr::V6(_), 0..=128)) => Ok(text.to_owned()),
         _ => Err(format!("{text:?} is no CIDR, such as 10.244.0.0/16")),
     }
+}
+
+/// All commands with their flags, for what is made of them.
+pub(crate) fn definition() -> clap::Command {
+    Cli::command()
 }
 
 /// What the command line asks for, and a line about flags of `run` that have no effect.

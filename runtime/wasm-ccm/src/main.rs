@@ -8,13 +8,15 @@
 //! | [`run`] | `run`: builds the process, spawns what runs, ends it in order |
 //! | [`stores`] | what the process knows of the cluster |
 //! | [`controllers`], [`controller_names`] | the controllers that `--controllers` selects |
-//! | [`pages`] | the pages of the health port |
+//! | [`pages`], [`status`] | the pages of the health port, the one for people among them |
 //! | [`tasks`] | all tasks of the process, and how they end |
-//! | [`check`], [`doctor`], [`explain`], [`inspect`], [`plan`], [`push`] | the commands of these names |
+//! | [`annotations`], [`check`], [`completion`], [`doctor`], [`explain`], [`inspect`], [`plan`], [`push`] | the commands of these names |
 //! | [`exit`] | the exit codes of commands that judge something |
 
+mod annotations;
 mod check;
 mod cli;
+mod completion;
 mod controller_names;
 mod controllers;
 mod doctor;
@@ -27,6 +29,7 @@ mod pages;
 mod plan;
 mod push;
 mod run;
+mod status;
 mod stores;
 mod tasks;
 
@@ -51,11 +54,14 @@ fn main() -> ExitCode {
     let ended = match command {
         Command::Run(args) => run::run(*args, ignored),
         Command::Inspect(args) => inspect::inspect(&args),
+        Command::Annotations(args) => return code(annotations::annotations(&args)),
         Command::Check(args) => check::check(&args),
         Command::Push(args) => push::push(&args),
         Command::Doctor(args) => return code(doctor::doctor(&args)),
         Command::Explain(args) => return code(explain::explain(&args)),
         Command::Plan(args) => return code(plan::plan(&args)),
+        Command::Completion(args) => completion::completion(&args),
+        Command::Man(args) => completion::man(&args),
         Command::New(args) => new_provider(&args),
         Command::ProvidersSchema => print_schema(),
     };

@@ -1,4 +1,5 @@
-//! Health and metrics over HTTPS on upstream's port: `/livez`, `/healthz`, `/readyz`, `/providerz`, `/metrics`, and `/explain/v1/`.
+//! Health and metrics over HTTPS on upstream's port: `/livez`, `/healthz`, `/readyz`, `/providerz`, `/metrics`, `/explain/v1/`, and
+//! `/`, the [status page](crate::status).
 //! Upstream's `/configz` is not among them. Upstream's `running_managed_controllers` is not among the metrics.
 
 use std::sync::Arc;
@@ -50,30 +51,19 @@ impl Pages {
             return page(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET is served\n".to_owned());
         }
         match request.uri().path() {
+            "/" => self.status_page(),
             "/livez" | "/healthz" => {
                 let (status, text) = self.health.all(request.uri().query().unwrap_or_default());
                 page(status, TEXT, text)
             }
             "/readyz" => {
-                let (mut ready, mut text) = self.readiness.report();
-                // A standby is ready, unless it could never lead: otherwise a Deployment of broken replicas would roll out.
-                if let Some(leader) = &self.leader {
-                    if let Some(why) = leader.trouble() {
-                        ready = false;
-                        text += &format!("[-]leader election not ready: {why}\n");
-                    }
-                    text += &format!("{}\n", leader.line());
-                }
+                let (ready, text) = self.readiness_report();
                 page(if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, TEXT, text)
             }
-            "/metrics" => {
-                self.process.refresh();
-                let mut text = String::new();
-                match prometheus_client::encoding::text::encode(&mut text, &self.registry) {
-                    Ok(()) => page(StatusCode::OK, OPEN_METRICS, text),
-                    Err(error) => page(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("metrics: {error}\n")),
-                }
-            }
+            "/metrics" => match self.metrics() {
+                Ok(text) => page(StatusCode::OK, OPEN_METRICS, text),
+                Err(error) => page(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("metrics: {error}\n")),
+            },
             "/providerz" => {
                 const JSON: &str = "application/json";
                 // Browsers and `curl` get text; programs ask for JSON.
@@ -91,10 +81,32 @@ impl Pages {
                 page(status, TEXT, text)
             }
             _ => {
-                let pages = "try /livez, /healthz, /readyz, /providerz, /metrics or /explain/v1/\n";
+                let pages = "try /, /livez, /healthz, /readyz, /providerz, /metrics or /explain/v1/\n";
                 page(StatusCode::NOT_FOUND, TEXT, pages.to_owned())
             }
         }
+    }
+
+    /// Whether it is ready, and why not.
+    pub(crate) fn readiness_report(&self) -> (bool, String) {
+        let (mut ready, mut text) = self.readiness.report();
+        // A standby is ready, unless it could never lead: otherwise a Deployment of broken replicas would roll out.
+        if let Some(leader) = &self.leader {
+            if let Some(why) = leader.trouble() {
+                ready = false;
+                text += &format!("[-]leader election not ready: {why}\n");
+            }
+            text += &format!("{}\n", leader.line());
+        }
+        (ready, text)
+    }
+
+    /// What a scraper reads.
+    pub(crate) fn metrics(&self) -> Result<String, std::fmt::Error> {
+        self.process.refresh();
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
+        Ok(text)
     }
 }
 
@@ -217,6 +229,22 @@ mod tests {
         pages.readiness.set("provider x.wasm", Ok(()));
         assert_eq!(get(&pages, "/readyz").await, (200, "[+]nodes ok\n[+]provider x.wasm ok\n".into()));
         assert_eq!(get(&pages, "/livez").await, (200, "ok".into()));
+    }
+
+    #[tokio::test]
+    async fn the_page_for_people_tells_what_is_not_ready_in_the_words_of_readyz() {
+        let pages = pages();
+        pages.readiness.set("provider x.wasm", Err("it is <b>empty</b>".into()));
+        pages.readiness.set("nodes", Ok(()));
+        let response = pages.answer(&Request::get("/").body(()).unwrap());
+        let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        assert_eq!(header("content-security-policy"), ccm_status::POLICY);
+        assert_eq!((header("x-content-type-options"), header("refresh")), ("nosniff", "15"));
+        assert_eq!(header("content-type"), "text/html; charset=utf-8");
+        let (status, text) = get(&pages, "/").await;
+        assert!(status == 200 && text.contains("1 check that fails"), "{text}");
+        assert!(text.contains("<li>provider x.wasm not ready: it is &lt;b&gt;empty&lt;/b&gt;</li>"), "{text}");
+        assert!(text.contains("leader: this process, without election"), "{text}");
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@ use ccm_rollout::push::{Target, push as write};
 use ccm_rollout::source::Source;
 use kube::Client;
 
-use crate::cli::PushArgs;
+use crate::cli::{Output, PushArgs};
 use crate::output;
 
 /// Puts the component there.
@@ -33,7 +33,10 @@ pub(crate) fn push(args: &PushArgs) -> Result<()> {
         let creates = args.create;
         write(&config, &checked, &file, &Target { client, server, namespace, name, key, creates }).await
     }))?;
-    Ok(output::print(&told)?)
+    Ok(output::print(&match args.output {
+        Output::Json => serde_json::to_string_pretty(&told)?,
+        Output::Text => told.to_string(),
+    })?)
 }
 
 #[cfg(test)]

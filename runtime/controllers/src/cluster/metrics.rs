@@ -1,5 +1,6 @@
 //! What operators see of the cluster controller. One label: the provider.
 
+use ccm_cloud::Reaction;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -67,6 +68,9 @@ impl ClusterMetrics {
 
     pub(crate) fn of(&self, provider: &str) -> ClusterMeters {
         let label = ProviderLabel { provider: provider.to_owned() };
+        // What alerts count is there before the first time.
+        let (provider, outcome) = (provider.to_owned(), Reaction::Unauthorized.as_str());
+        drop(self.syncs.get_or_create(&OutcomeLabels { provider, outcome }));
         ClusterMeters {
             syncs: self.syncs.clone(),
             duration: self.duration.get_or_create_owned(&label),

@@ -9,6 +9,7 @@ use super::sync::Syncer;
 use crate::explain::{LastTry, Next, NodeExplanation, ago};
 use crate::queue::Places;
 use crate::store::Node;
+use crate::troubles::{Listed, UninitialisedNode};
 use crate::view::node::{is_uninitialized, provider_id};
 
 /// A look into a node controller. Does not keep it alive.
@@ -28,6 +29,11 @@ impl NodeView {
         };
         let next = Next::of(self.places.of(ObjectRef::new(name)).await, waits_for_change);
         Some(NodeExplanation { next, ..known })
+    }
+
+    /// Nodes that wait for their initialisation; none where the controller does not run any more.
+    pub(crate) fn troubles(&self, most: usize) -> Option<Listed<UninitialisedNode>> {
+        Some(self.syncer.upgrade()?.memory.troubles(most))
     }
 }
 

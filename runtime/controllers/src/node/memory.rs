@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::shrink::shrink;
 use crate::store::{Age, Lists, Node};
+use crate::troubles::{Listed, Lister, UninitialisedNode};
 use crate::warnings::Warnings;
 
 #[derive(Default)]
@@ -122,6 +123,22 @@ impl Memory {
             until_change: entry.failure.as_ref().is_some_and(|failure| failure.until_change),
         });
         known.unwrap_or_default()
+    }
+
+    /// Nodes that wait, the first by name.
+    pub(crate) fn troubles(&self, most: usize) -> Listed<UninitialisedNode> {
+        let mut lister = Lister::new(most);
+        for (name, entry) in self.nodes.lock().iter().filter(|(_, entry)| entry.waiting) {
+            let failure = entry.failure.as_ref();
+            lister.add(name.clone(), |name| UninitialisedNode {
+                name,
+                why: failure.map(|failure| failure.message.clone()),
+                reaction: failure.map(|failure| failure.reaction),
+                unclaimed: entry.unclaimed.map(|since| since.elapsed()),
+                waits_for_change: failure.is_some_and(|failure| failure.until_change),
+            });
+        }
+        lister.listed()
     }
 
     /// Every provider says that this Node is not its own. Returns for how long.

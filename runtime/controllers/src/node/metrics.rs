@@ -1,6 +1,5 @@
 //! What operators see of the node controller.
 
-#[cfg(test)]
 use ccm_cloud::Reaction;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -53,6 +52,8 @@ impl NodeMetrics {
         );
         let help = "Time from the creation of a Node until it was initialised";
         registry.register("node_controller_initial_node_sync_delay_seconds", help, this.initial_sync_delay.clone());
+        // What alerts count is there before the first time.
+        drop(this.failures.get_or_create(&ReactionLabel { reaction: Reaction::Unauthorized.as_str() }));
         let help = "Failed attempts to initialise a Node, by reaction: what the host does about the failure";
         registry.register("ccm_node_initialization_failures", help, this.failures.clone());
         let help = "Nodes that wait for their initialisation";

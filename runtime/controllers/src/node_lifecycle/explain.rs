@@ -9,6 +9,7 @@ use super::sync::Syncer;
 use crate::explain::{LifecycleExplanation, Next};
 use crate::queue::Places;
 use crate::store::Node;
+use crate::troubles::{HeldNode, Listed, UnreadyNode};
 
 /// A look into a node lifecycle controller. Does not keep it alive.
 #[derive(Clone)]
@@ -26,6 +27,12 @@ impl NodeLifecycleView {
             syncer.known(&node)
         };
         Some(LifecycleExplanation { next: Next::of(self.places.of(ObjectRef::new(name)).await, false), ..known })
+    }
+
+    /// Nodes that are not Ready, and deletions that are held; none where the controller does not run any more.
+    pub(crate) fn troubles(&self, most: usize) -> Option<(Listed<UnreadyNode>, Listed<HeldNode>)> {
+        let syncer = self.syncer.upgrade()?;
+        Some(syncer.memory.troubles(most, syncer.budget.settings().period))
     }
 }
 

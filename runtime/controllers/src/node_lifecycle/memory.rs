@@ -17,6 +17,7 @@ use super::settings::NodeLifecycleSettings;
 use crate::explain::{HeldDeletion, LifecycleExplanation, ago};
 use crate::shrink::shrink;
 use crate::store::Node;
+use crate::troubles::{self, HeldNode, Listed, Lister};
 
 /// Longest time that anything is put off by. Longer settings count as this one, so that no sum is beyond the clock's end.
 const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -76,6 +77,14 @@ pub(crate) struct HeldBy {
     /// Whose; empty for Nodes without a provider ID.
     pub(crate) provider: String,
     pub(crate) spent: Spent,
+}
+
+impl HeldBy {
+    /// For those who ask. `period` is that of the budget.
+    fn explained(&self, period: Duration) -> HeldDeletion {
+        let Spent { limit, nodes } = self.spent;
+        HeldDeletion { provider: self.provider.clone(), limit, nodes, period_seconds: period.as_secs() }
+    }
 }
 
 /// By name of the Node.
@@ -246,20 +255,33 @@ impl Memory {
         let nodes = self.nodes.lock();
         let entry = nodes.get(&node.name_any()).filter(|entry| entry.identity == Identity::of(node));
         let Some(entry) = entry else { return LifecycleExplanation::default() };
-        let held = |HeldBy { provider, spent }: &HeldBy| HeldDeletion {
-            provider: provider.clone(),
-            limit: spent.limit,
-            nodes: spent.nodes,
-            period_seconds: period.as_secs(),
-        };
         LifecycleExplanation {
             answer: entry.last.map(|(answer, _)| answer.to_owned()),
             answered_seconds_ago: entry.last.map(|(_, at)| ago(at)),
             failure: entry.failure.clone(),
             absent_seconds_ago: entry.first_absent.map(ago),
-            held: entry.held_by.as_ref().map(held),
+            held: entry.held_by.as_ref().map(|by| by.explained(period)),
             ..LifecycleExplanation::default()
         }
+    }
+
+    /// Nodes that are not Ready, and those of them whose deletion is held, each the first by name. `period` is that of the budget.
+    pub(crate) fn troubles(&self, most: usize, period: Duration) -> (Listed<troubles::UnreadyNode>, Listed<HeldNode>) {
+        let (mut unready, mut held) = (Lister::new(most), Lister::new(most));
+        let now = Instant::now();
+        for (name, entry) in self.nodes.lock().iter() {
+            if let Some(by) = &entry.held_by {
+                held.add(name.clone(), |name| HeldNode { name, by: by.explained(period) });
+            }
+            let left = entry.next.checked_duration_since(now);
+            unready.add(name.clone(), |name| troubles::UnreadyNode {
+                name,
+                answer: entry.last.map(|(answer, _)| answer),
+                failure: entry.failure.clone(),
+                next_look: left.filter(|left| !entry.is_deleted && !left.is_zero()),
+            });
+        }
+        (unready.listed(), held.listed())
     }
 
     /// Deleted by us.

@@ -1,5 +1,6 @@
 //! What operators see of the node lifecycle controller.
 
+use ccm_cloud::Reaction;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -47,6 +48,8 @@ impl NodeLifecycleMetrics {
         registry.register("ccm_node_lifecycle_held_nodes", help, this.held.clone());
         let help = "First answers that a machine does not exist; a second answer decides";
         registry.register("ccm_node_lifecycle_first_absent", help, this.first_absent.clone());
+        // What alerts count is there before the first time.
+        drop(this.looks.get_or_create(&AnswerLabel { answer: Reaction::Unauthorized.as_str() }));
         let help = "Questions about machines of Nodes that are not Ready, by answer: `running`, `stopped`, `other`, `absent`, or the reaction to a failure";
         registry.register("ccm_node_lifecycle_looks", help, this.looks.clone());
         registry.register("ccm_node_lifecycle_deletions", "Deletions of Nodes, by result: `deleted`, `failed`, or `unneeded` because the Node was Ready, gone or another one at the last moment", this.deletions.clone());

@@ -109,7 +109,8 @@ impl Syncer {
                     Err(_) => Verdict::Backoff,
                 }
             }
-            NodeState::NotReady => self.not_ready(node).await,
+            // Boxed: at the start all Nodes are looked at, and there is nothing to do for most.
+            NodeState::NotReady => Box::pin(self.not_ready(node)).await,
         }
     }
 

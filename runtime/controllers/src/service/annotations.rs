@@ -13,7 +13,7 @@ const OURS: &str = "wasm-ccm.io/";
 /// is done; another one, which came meanwhile, asks for more.
 pub(crate) const ENSURE: &str = "wasm-ccm.io/ensure";
 /// The name of a provider: its load balancer is left as it is and belongs to this Service no more, as long as this stands here.
-pub(crate) const ORPHAN: &str = "wasm-ccm.io/orphan";
+pub const ORPHAN: &str = "wasm-ccm.io/orphan";
 /// Where an older release kept its record. Anybody may write there, so nothing is believed of it, and it is taken away.
 pub(crate) const RECORD_OF_BEFORE: &str = "wasm-ccm.io/ensured";
 

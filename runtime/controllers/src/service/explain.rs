@@ -10,6 +10,7 @@ use super::predicates::class;
 use super::syncer::Syncer;
 use crate::explain::{Decision, LastTry, Next, ServiceExplanation, ago};
 use crate::queue::Places;
+use crate::troubles::{Listed, ServiceTrouble};
 use crate::view::service::{is_deleting, is_load_balancer};
 
 /// A look into a service controller. Does not keep it alive.
@@ -29,6 +30,11 @@ impl ServiceView {
         }
         let next = Next::of(self.places.of(key).await, waits_for_change);
         Some(ServiceExplanation { next, ..known })
+    }
+
+    /// Services that are not as they should be; none where the controller does not run any more.
+    pub(crate) fn troubles(&self, most: usize) -> Option<Listed<ServiceTrouble>> {
+        Some(self.syncer.upgrade()?.memory.troubles(most))
     }
 }
 

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::Service;
 use parking_lot::Mutex;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use tokio::time::Instant;
 
 use super::claims::Claims;
 use super::ensured_record::Record;
@@ -16,7 +17,9 @@ use super::entry::ServiceEntry;
 use super::key::Key;
 use super::metrics::{ReasonLabel, ServiceMetrics};
 use crate::metrics::now_seconds;
+use crate::object_name::ObjectName as _;
 use crate::store::{FirstList, Lists};
+use crate::troubles::{Listed, Lister, ServiceTrouble};
 
 /// What service controllers of one process know that stands in no Service. Each hands it on to the next. Cheap to clone.
 #[derive(Clone)]
@@ -188,6 +191,23 @@ impl Memory {
         if let Some(before) = before {
             self.count(reason, before);
         }
+    }
+
+    /// Those that are not as they should be, the first by name.
+    pub(crate) fn troubles(&self, most: usize) -> Listed<ServiceTrouble> {
+        let mut lister = Lister::new(most);
+        for (key, entry) in self.services.lock().iter() {
+            let Some(reason) = entry.not_ready else { continue };
+            let tell = |name| {
+                let attempt = entry.attempt.as_ref();
+                let waits_for_change = attempt.is_some_and(|attempt| attempt.until_change);
+                let left = attempt.and_then(|attempt| attempt.until.checked_duration_since(Instant::now()));
+                let why = attempt.map(|attempt| attempt.why.clone());
+                ServiceTrouble { name, reason, why, next_try: left.filter(|_| !waits_for_change), waits_for_change }
+            };
+            lister.add(key.object_name(), tell);
+        }
+        lister.listed()
     }
 
     fn count(&self, now: Option<&'static str>, before: Option<&'static str>) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ccm_cloud::Failure;
+use ccm_cloud::{Failure, Reaction};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -15,6 +15,9 @@ use tokio::time::Instant;
 
 use super::condition::REASONS;
 use crate::metrics::FloatGauge;
+
+/// What providers are asked to do about load balancers.
+const OPERATIONS: [&str; 8] = ["ensure", "update", "delete", "get", "mark", "orphan", "locks", "survey"];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OperationLabels {
@@ -80,6 +83,12 @@ impl ServiceMetrics {
         let help = "Time that the update of the hosts of one load balancer took";
         let name = "service_controller_update_loadbalancer_host_latency_seconds";
         registry.register(name, help, this.update_latency.clone());
+        // What alerts count is there before the first time.
+        for operation in OPERATIONS {
+            drop(
+                this.operations.get_or_create(&OperationLabels { operation, outcome: Reaction::Unauthorized.as_str() }),
+            );
+        }
         let help = "Calls of providers about load balancers, by outcome: `ok`, or the reaction to the failure";
         registry.register("ccm_load_balancer_operations", help, this.operations.clone());
         let help = "Time of calls of providers about load balancers";
@@ -105,6 +114,7 @@ impl ServiceMetrics {
 
     /// A call has ended.
     pub(crate) fn called(&self, operation: &'static str, failure: Option<&Failure>, took: Duration) {
+        debug_assert!(OPERATIONS.contains(&operation), "{operation} does not count from zero");
         let outcome = failure.map_or("ok", |failure| failure.reaction.as_str());
         let labels = OperationLabels { operation, outcome };
         self.operations.get_or_create(&labels).inc();

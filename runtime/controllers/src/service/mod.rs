@@ -34,7 +34,7 @@
 //! balancer that the cloud is still building: `pending` puts the Service back into the queue, and its place is free for others.
 
 mod act;
-mod annotations;
+pub(crate) mod annotations;
 mod backends;
 mod claims;
 mod cleanup;

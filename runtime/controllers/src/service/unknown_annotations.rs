@@ -43,6 +43,12 @@ pub(crate) fn unknown(service: &Service, descriptor: &Descriptor) -> Vec<Unknown
     unknown.collect()
 }
 
+/// What the names of annotations begin with that are this provider's alone.
+#[must_use]
+pub fn annotation_prefixes(descriptor: &Descriptor) -> BTreeSet<String> {
+    Declared::of(descriptor).prefixes
+}
+
 /// What a provider declares.
 struct Declared<'a> {
     /// What annotations of this provider alone begin with.

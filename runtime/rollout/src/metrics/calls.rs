@@ -10,6 +10,26 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+/// All functions that are called for a provider that is loaded.
+const FUNCTIONS: [&str; 16] = [
+    "meta.offers",
+    "meta.check",
+    "instances.find",
+    "load-balancers.name",
+    "load-balancers.locks",
+    "load-balancers.get",
+    "load-balancers.get-mark",
+    "load-balancers.ensure",
+    "load-balancers.update-backends",
+    "load-balancers.ensure-deleted",
+    "load-balancers.validate",
+    "load-balancer-survey.survey",
+    "load-balancer-orphan.orphan",
+    "routes.get-all",
+    "routes.change",
+    "cluster.reconcile",
+];
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CallLabels {
     provider: String,
@@ -65,6 +85,14 @@ impl CallMetrics {
 }
 
 impl CallObserver for CallMetrics {
+    /// Those that find no memory are there as 0, so that `increase()` sees the first one.
+    fn begins(&self, provider: &str) {
+        for function in FUNCTIONS {
+            let provider = provider.to_owned();
+            drop(self.calls.get_or_create(&CallLabels { provider, function, outcome: "no-room" }));
+        }
+    }
+
     fn call_ended(&self, provider: &str, end: CallEnd) {
         let provider = provider.to_owned();
         let function = FunctionLabels { provider: provider.clone(), function: end.function };
@@ -88,4 +116,44 @@ impl CallObserver for CallMetrics {
 
 fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    #[test]
+    fn calls_without_room_count_from_zero_for_every_function_of_the_contract() {
+        let mut registry = Registry::default();
+        let metrics = CallMetrics::register(&mut registry);
+        metrics.begins("cloud");
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        for function in FUNCTIONS {
+            let line = format!(
+                "ccm_provider_calls_total{{provider=\"cloud\",function=\"{function}\",outcome=\"no-room\"}} 0\n"
+            );
+            assert!(text.contains(&line), "{function}: {text}");
+        }
+        // Those of the contract, by interface.
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit/v0.2");
+        let mut functions: Vec<String> = vec![];
+        for file in ["meta", "instances", "load-balancers", "routes", "cluster"] {
+            let mut interface = String::new();
+            for line in std::fs::read_to_string(format!("{folder}/{file}.wit")).unwrap().lines() {
+                if let Some(name) = line.strip_prefix("interface ") {
+                    interface = name.trim_end_matches(" {").to_owned();
+                } else if let Some((name, _)) = line.trim().split_once(": func(") {
+                    functions.push(format!("{interface}.{name}"));
+                }
+            }
+        }
+        // Before there is a provider.
+        functions.retain(|function| function != "meta.describe");
+        let mut known = FUNCTIONS.map(str::to_owned);
+        (functions.sort(), known.sort());
+        assert_eq!(functions, known);
+    }
 }

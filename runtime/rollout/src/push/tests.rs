@@ -171,7 +171,11 @@ fn what_is_said_names_key_version_sizes_and_both_digests() {
     let told = |bytes: &[u8], before: Option<&ConfigMap>| {
         let upload = upload(bytes, "cloud.wasm", None, before).unwrap();
         let (_, old) = upload.before(before, PACK_FROM * 2);
-        upload.told(what, &descriptor, &unpacked(bytes, None), &old)
+        let pushed = upload.pushed(what, &descriptor, &unpacked(bytes, None), old);
+        let pushed = Pushed { resource_version: "7".to_owned(), ..pushed };
+        let warned = Pushed { warning: Some("mind".to_owned()), ..pushed.clone() }.to_string();
+        assert_eq!(warned, format!("{pushed}\nwarning: mind"));
+        pushed.to_string().strip_suffix(", resourceVersion 7").unwrap().to_owned()
     };
     let digest = |bytes: &[u8]| unpacked(bytes, None).digest;
     let new = digest(b"new");

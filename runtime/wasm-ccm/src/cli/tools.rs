@@ -39,7 +39,7 @@ pub(crate) struct CheckArgs {
     #[arg(long, requires = "against", help_heading = "Preview")]
     pub(crate) allow_provider_change: bool,
     /// Output format.
-    #[arg(long, short, value_enum, default_value = "text", requires = "against", help_heading = "Preview")]
+    #[arg(long, short, value_enum, default_value = "text")]
     pub(crate) output: Output,
 }
 
@@ -66,6 +66,9 @@ pub(crate) struct PushArgs {
     /// component that serves.
     #[arg(long, help_heading = "Provider")]
     pub(crate) allow_provider_change: bool,
+    /// Output format.
+    #[arg(long, short, value_enum, default_value = "text")]
+    pub(crate) output: Output,
 }
 
 /// Flags of `new`.
@@ -100,6 +103,31 @@ pub(crate) struct InspectArgs {
     /// What a component that imports WASI gets.
     #[arg(long, value_name = "WASI", value_parser = wasi(), default_value = "deny-all")]
     pub(crate) wasi: Wasi,
+}
+
+/// Flags of `completion`.
+#[derive(Args)]
+pub(crate) struct CompletionArgs {
+    /// The shell.
+    pub(crate) shell: CompletionShell,
+}
+
+/// Shells that have a script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompletionShell {
+    /// For a line in `~/.bashrc`.
+    Bash,
+    /// As a file `_wasm-ccm` in a folder of `fpath`.
+    Zsh,
+    /// As a file `wasm-ccm.fish` in the folder `completions` of its configuration.
+    Fish,
+}
+
+/// Flags of `man`.
+#[derive(Args)]
+pub(crate) struct ManArgs {
+    /// The folder for the pages; it is created if it does not exist.
+    pub(crate) folder: PathBuf,
 }
 
 /// How to show something.

@@ -100,7 +100,7 @@ fn its_annotations_tags_reasons_and_conditions_are_those_of_the_provider_and_the
     let (guide, events) = (read(GUIDE), read("docs/reference/events.md"));
     // Other providers have reasons of their own.
     let events = without_part(&without_part(&events, "DigitalOcean:\n\n"), "Cloudlycke:\n\n");
-    let annotations = read("docs/reference/annotations.md");
+    let annotations = read("docs/reference/annotations/openstack.md");
     let is_name = |letter: char| letter.is_ascii_lowercase() || "./-".contains(letter);
     for annotation in words(&guide, "loadbalancer.openstack.org/", is_name) {
         assert!(annotations.contains(annotation), "{GUIDE} names {annotation}, which the provider does not read");

@@ -13,12 +13,17 @@ const RULES: &str = "manifests/monitoring/rules.yaml";
 const DASHBOARD: &str = "manifests/monitoring/dashboard.json";
 const CASES: &str = "tests/e2e/promtool/alerts.yaml";
 const PAGE: &str = "docs/guides/alerts.md";
+/// Stands for where operators keep the documentation.
+const DOCS: &str = "https://git.example/wasm-ccm/blob/main";
 
 /// What Prometheus itself puts on every series, and on those of histograms.
 const LABELS_OF_PROMETHEUS: [&str; 3] = ["job", "instance", "le"];
 const OPERATORS: [&str; 4] = ["and", "or", "unless", "bool"];
 /// Before a list of labels.
 const GROUPINGS: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "group_right"];
+
+/// Those that are about both sides of an operator.
+const MATCHINGS: [&str; 2] = ["on", "ignoring"];
 
 /// Whether a name is that of a function: its arguments follow, or the labels that it groups by.
 fn is_called(rest: &str) -> bool {
@@ -29,15 +34,18 @@ fn is_called(rest: &str) -> bool {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Named {
     metrics: BTreeSet<String>,
-    labels: BTreeSet<String>,
-    /// Values that labels are compared with.
-    values: BTreeSet<String>,
+    /// Metric and label: what is grouped by, and what both sides are matched on.
+    labels: BTreeSet<(String, String)>,
+    /// Metric, label, and the value that it is compared with.
+    selected: BTreeSet<(String, String, String)>,
 }
 
 /// Reads an expression of PromQL, whose syntax promtool checks.
 fn named(expression: &str) -> Named {
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':');
     let mut named = Named::default();
+    // The last metric, and labels that the next one must have.
+    let (mut last, mut pending) = (String::new(), vec![]);
     let mut rest = expression;
     while let Some(letter) = rest.chars().next() {
         if letter.is_ascii_digit() {
@@ -48,20 +56,25 @@ fn named(expression: &str) -> Named {
             rest = rest[word.len()..].trim_start();
             if GROUPINGS.contains(&word.as_str()) {
                 let (list, after) = rest.strip_prefix('(').unwrap().split_once(')').unwrap();
-                named.labels.extend(list.split(',').map(|label| label.trim().to_owned()));
+                let list = list.split(',').map(str::trim).filter(|label| !label.is_empty());
+                for label in list.map(str::to_owned) {
+                    if MATCHINGS.contains(&word.as_str()) {
+                        named.labels.insert((last.clone(), label.clone()));
+                    }
+                    pending.push(label);
+                }
                 rest = after;
             } else if !is_called(rest) && !OPERATORS.contains(&word.as_str()) {
+                named.labels.extend(pending.drain(..).map(|label| (word.clone(), label)));
+                last.clone_from(&word);
                 named.metrics.insert(word);
             }
         } else if letter == '{' {
             let (selector, after) = rest[1..].split_once('}').unwrap();
             for part in selector.split(',') {
                 let (label, value) = part.split_once('=').unwrap();
-                named.labels.insert(label.trim().to_owned());
                 let value = value.trim().trim_matches('"');
-                if !value.starts_with('$') {
-                    named.values.insert(value.to_owned());
-                }
+                named.selected.insert((last.clone(), label.trim().to_owned(), value.to_owned()));
             }
             rest = after;
         } else if letter == '[' {
@@ -70,7 +83,6 @@ fn named(expression: &str) -> Named {
             rest = &rest[letter.len_utf8()..];
         }
     }
-    named.labels.remove("");
     named
 }
 
@@ -93,36 +105,119 @@ fn expressions(panel: &Value) -> Vec<String> {
     targets.map(|target| target["expr"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Metrics of the reference: kind and labels, by name.
-fn reference() -> BTreeMap<String, (String, BTreeSet<String>)> {
+/// A metric of the reference.
+struct Described {
+    kind: String,
+    labels: BTreeSet<String>,
+    /// Words in code of its description, which has the values of its labels.
+    words: BTreeSet<String>,
+    /// Whether one of its labels can be a reaction.
+    has_reactions: bool,
+}
+
+/// What the words for reactions follow, which many metrics have as values: they are described once.
+const REACTIONS: &str = "are those of the contract: ";
+
+/// Words in code of a text.
+fn words(text: &str) -> BTreeSet<String> {
+    text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// Metrics of the reference, by name.
+fn reference() -> BTreeMap<String, Described> {
     let page = read("docs/reference/metrics.md");
     let rows = page.lines().filter(|line| line.starts_with("| `"));
     let row = |line: &str| {
         let mut cells = line.trim_matches('|').split(" | ").map(str::trim);
         let name = cells.next()?.trim_matches('`').to_owned();
         let kind = cells.next()?.to_owned();
-        let labels = cells.next()?.split('`').skip(1).step_by(2).map(str::to_owned).collect();
-        Some((name, (kind, labels)))
+        let labels = words(cells.next()?);
+        let meaning = cells.collect::<Vec<_>>().join(" | ");
+        let has_reactions = labels.contains("reaction") || meaning.contains("reaction");
+        Some((name, Described { kind, labels, words: words(&meaning), has_reactions }))
     };
-    rows.map(|line| row(line).unwrap()).collect()
+    let mut metrics: BTreeMap<String, Described> = rows.map(|line| row(line).unwrap()).collect();
+    let (_, reactions) = page.split_once(REACTIONS).unwrap();
+    let reactions = words(reactions.split("\n\n").next().unwrap());
+    assert!(reactions.len() == 9 && reactions.contains("unauthorized"), "{reactions:?}");
+    for metric in metrics.values_mut().filter(|metric| metric.has_reactions) {
+        metric.words.extend(reactions.iter().cloned());
+    }
+    metrics
 }
 
 /// The metric of the reference that a series belongs to, if one does.
-fn metric<'a>(reference: &'a BTreeMap<String, (String, BTreeSet<String>)>, series: &str) -> Option<&'a str> {
+fn metric<'a>(reference: &'a BTreeMap<String, Described>, series: &str) -> Option<&'a str> {
     let of_histogram = || {
         let base = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| series.strip_suffix(suffix))?;
-        reference.get_key_value(base).filter(|(_, (kind, _))| kind == "histogram")
+        reference.get_key_value(base).filter(|(_, metric)| metric.kind == "histogram")
     };
-    let whole = || reference.get_key_value(series).filter(|(_, (kind, _))| kind != "histogram");
+    let whole = || reference.get_key_value(series).filter(|(_, metric)| metric.kind != "histogram");
     whole().or_else(of_histogram).map(|(name, _)| name.as_str())
+}
+
+/// What an expression names that does not exist: metrics, labels that no metric of it has, and values that the label of that very metric does
+/// not take.
+fn unknown(reference: &BTreeMap<String, Described>, expression: &str) -> Vec<String> {
+    let named = named(expression);
+    let of_all = |label: &str| LABELS_OF_PROMETHEUS.contains(&label);
+    let described = |series: &str| metric(reference, series).map(|name| &reference[name]);
+    let lost = named.metrics.iter().filter(|series| described(series).is_none());
+    let mut wrong: Vec<String> = lost.map(|series| format!("no metric {series}")).collect();
+    let selected = named.selected.iter().map(|(series, label, _)| (series, label));
+    let labels: BTreeSet<_> = named.labels.iter().map(|(series, label)| (series, label)).chain(selected).collect();
+    for (series, label) in labels {
+        if described(series).is_some_and(|metric| !of_all(label) && !metric.labels.contains(label)) {
+            wrong.push(format!("{series} has no label {label}"));
+        }
+    }
+    for (series, label, value) in &named.selected {
+        let is_free = of_all(label) || value.starts_with('$');
+        if described(series).is_some_and(|metric| !is_free && !metric.words.contains(value)) {
+            wrong.push(format!("{label} of {series} is never {value}"));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn a_label_or_a_value_that_its_metric_has_not_is_found() {
+    let reference = reference();
+    for (expression, found) in [
+        (
+            r#"sum by (job, name) (ccm_cloud_circuit_open{provider="$provider"})"#,
+            &["ccm_cloud_circuit_open has no label name"][..],
+        ),
+        (r#"ccm_cloud_circuit_open{name="$name"}"#, &["ccm_cloud_circuit_open has no label name"]),
+        // Both exist, for another metric.
+        (
+            r#"ccm_cloud_circuit_open{outcome="denied"} + ccm_cloud_requests_total{outcome="denied"}"#,
+            &["ccm_cloud_circuit_open has no label outcome", "outcome of ccm_cloud_circuit_open is never denied"],
+        ),
+        (
+            "sum by (verb) (ccm_cloud_requests_total) / sum by (outcome) (ccm_api_requests_total)",
+            &["ccm_cloud_requests_total has no label verb"],
+        ),
+        (
+            "ccm_cloud_circuit_open and on (provider) ccm_api_write_width",
+            &["ccm_api_write_width has no label provider"],
+        ),
+        (
+            r#"ccm_cloud_requests_total{outcome="unauthorized"}"#,
+            &["outcome of ccm_cloud_requests_total is never unauthorized"],
+        ),
+        (r#"ccm_provider_refused{what="components"}"#, &["what of ccm_provider_refused is never components"]),
+        (r#"ccm_node_initialization_failures_total{reaction="unauthorized"}"#, &[]),
+        (r#"ccm_provider_load{job="$job"}"#, &["no metric ccm_provider_load"]),
+    ] {
+        assert_eq!(unknown(&reference, expression), found, "{expression}");
+    }
 }
 
 #[test]
 fn alerts_and_panels_name_metrics_labels_and_values_that_exist_and_every_metric_has_a_panel() {
-    let (page, reference) = (read("docs/reference/metrics.md"), reference());
+    let reference = reference();
     assert!(reference.len() > 60, "{}", reference.len());
-    // The default of a flag.
-    let flags = read("docs/reference/flags.md");
     let (mut wrong, mut shown) = (vec![], BTreeSet::new());
     let rules = alerts().into_iter().map(|(name, rule)| (name, rule["expr"].as_str().unwrap().to_owned()));
     let drawn = panels().into_iter().flat_map(|panel| {
@@ -136,20 +231,7 @@ fn alerts_and_panels_name_metrics_labels_and_values_that_exist_and_every_metric_
         );
     }
     for (place, expression) in rules.chain(drawn) {
-        let named = named(&expression);
-        let mut labels: BTreeSet<&str> = LABELS_OF_PROMETHEUS.into();
-        for series in &named.metrics {
-            match metric(&reference, series) {
-                Some(name) => labels.extend(reference[name].1.iter().map(String::as_str)),
-                None => wrong.push(format!("{place}: no metric {series}")),
-            }
-        }
-        let lost = named.labels.iter().filter(|label| !labels.contains(label.as_str()));
-        wrong.extend(lost.map(|label| format!("{place}: no label {label}")));
-        let known = |value: &str| page.contains(&format!("`{value}`")) || flags.contains(&format!("| `{value}` |"));
-        wrong.extend(
-            named.values.iter().filter(|value| !known(value)).map(|value| format!("{place}: no value {value}")),
-        );
+        wrong.extend(unknown(&reference, &expression).into_iter().map(|what| format!("{place}: {what}")));
     }
     wrong.extend(reference.keys().filter(|name| !shown.contains(*name)).map(|name| format!("no panel shows {name}")));
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -164,8 +246,8 @@ fn every_alert_has_a_section_that_its_runbook_names_and_every_section_an_alert()
     assert_eq!(headings, alerts.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>());
     let anchors = links::anchors(&page);
     for (name, rule) in &alerts {
-        let runbook = rule["annotations"]["runbook"].as_str().unwrap();
-        let anchor = runbook.strip_prefix(&format!("{PAGE}#")).unwrap_or_else(|| panic!("{name}: {runbook}"));
+        let runbook = rule["annotations"]["runbook_url"].as_str().unwrap();
+        let anchor = runbook.strip_prefix(&format!("{DOCS}/{PAGE}#")).unwrap_or_else(|| panic!("{name}: {runbook}"));
         assert_eq!(anchor, name.to_lowercase());
         assert!(anchors.iter().any(|one| one == anchor), "{runbook}");
         for annotation in ["summary", "description"] {
@@ -292,13 +374,15 @@ fn the_panels_have_each_their_place_number_and_source() {
 #[test]
 fn metrics_labels_and_values_of_an_expression_are_found() {
     let of = |expression: &str| {
-        let Named { metrics, labels, values } = named(expression);
-        [metrics, labels, values].map(|set| set.into_iter().collect::<Vec<_>>().join(" "))
+        let Named { metrics, labels, selected } = named(expression);
+        let selected = selected.into_iter().map(|(metric, label, value)| format!("{metric}.{label}={value}")).collect();
+        let labels = labels.into_iter().map(|(metric, label)| format!("{metric}.{label}")).collect();
+        [metrics, labels, selected].map(|set| set.into_iter().collect::<Vec<_>>().join(" "))
     };
     assert_eq!(
         of("sum by (le, a) (rate(x_bucket{job=\"$job\", b=\"c-d\"}[$__rate_interval])) > 0.05"),
-        ["x_bucket", "a b job le", "c-d"]
+        ["x_bucket", "x_bucket.a x_bucket.le", "x_bucket.b=c-d x_bucket.job=$job"]
     );
-    assert_eq!(of("time() - max(x > 0) unless on (i) y or absent(z == 1)"), ["x y z", "i", ""]);
+    assert_eq!(of("time() - max(x > 0) unless on (i) y or absent(z == 1)"), ["x y z", "x.i y.i", ""]);
     assert_eq!(of("changes(x[30m]) >= 3 and on () max_over_time(y[5m])"), ["x y", "", ""]);
 }

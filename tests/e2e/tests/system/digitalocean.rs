@@ -21,6 +21,8 @@ mod plan;
 mod restored;
 mod takeover;
 
+use std::path::Path;
+
 use ccm_cluster::NodeFixture;
 use ccm_e2e::host::{Host, component};
 use ccm_sim_digitalocean::{Balancer, DigitalOcean, Droplet, TOKEN};
@@ -46,17 +48,33 @@ const FLAGS: [&str; 6] = [
 
 /// The component, as a flag.
 fn provider() -> String {
-    format!("--provider={}", component("providers/digitalocean.wasm").unwrap().display())
+    from(&component("providers/digitalocean.wasm").unwrap())
+}
+
+fn from(file: &Path) -> String {
+    format!("--provider={}", file.display())
 }
 
 /// A host that is configured as the Go manager is: by the environment. More variables may stand beside token and address.
 pub(crate) fn start(stage: &Stage, cloud: &Cloud, environment: &[(&str, &str)], flags: &[&str]) -> Actor {
-    let url = cloud.url();
-    let (environment, flags) = configured(cloud, &url, environment, flags);
-    Actor::from(Host::start_in(stage.kubeconfig(), &environment, flags).unwrap())
+    start_from(stage, cloud, &component("providers/digitalocean.wasm").unwrap(), environment, flags)
 }
 
-/// The environment and the flags of a host with this cloud at `url`.
+/// The same with the component in this file.
+pub(crate) fn start_from(
+    stage: &Stage,
+    cloud: &Cloud,
+    file: &Path,
+    environment: &[(&str, &str)],
+    flags: &[&str],
+) -> Actor {
+    let url = cloud.url();
+    let (environment, flags) = configured(cloud, &url, environment, flags);
+    let all = flags.into_iter().chain([from(file)]);
+    Actor::from(Host::start_in(stage.kubeconfig(), &environment, all).unwrap())
+}
+
+/// The environment and the flags of a host with this cloud at `url`, but for its component.
 fn configured<'a>(
     cloud: &Cloud,
     url: &'a str,
@@ -69,8 +87,7 @@ fn configured<'a>(
     let environment: Vec<_> = own.chain(environment.iter().copied()).collect();
     let grants = environment.iter().map(|(name, _)| format!("--allow-env={name}"));
     let flags = FLAGS.iter().chain(flags).map(|flag| (*flag).to_owned());
-    let flags = flags.chain(cloud.flags()).chain(grants).chain([provider()]).collect();
-    (environment, flags)
+    (environment, flags.chain(cloud.flags()).chain(grants).collect())
 }
 
 /// Droplets with these IDs, each called `n` and its ID, with Nodes that are done.

@@ -33,6 +33,7 @@
 //! | `inspect` | `wasm-ccm inspect` |
 //! | `doctor` | `wasm-ccm doctor`: each check with what makes it fail |
 //! | `explain` | `wasm-ccm explain`: Services and Nodes that are stuck, with a leader and without |
+//! | `status` | the status page, with a healthy and a broken provider, also in a browser |
 //! | `hostile` | providers that crash, WASI |
 //! | `hello` | providers of other tool chains |
 //! | `acceptance` | the walk-through of Cloudlycke, A-01 to A-11 |
@@ -55,6 +56,7 @@ mod bytes;
 mod classes;
 mod cloud;
 mod cluster_controller;
+mod completion;
 mod crash_points;
 mod credentials;
 mod digitalocean;
@@ -90,6 +92,7 @@ mod service_recovery;
 mod services;
 mod sources;
 mod stage;
+mod status;
 mod stopping;
 mod swap;
 mod verification;

@@ -1,6 +1,7 @@
 //! The admission webhook, asked by a real API server with the configuration of `manifests/optional/webhook`.
 
 mod digitalocean;
+mod policies;
 
 use std::path::{Path, PathBuf};
 

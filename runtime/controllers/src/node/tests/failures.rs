@@ -10,6 +10,7 @@ use super::Bench;
 use crate::node::NodeSettings;
 use crate::queue::Verdict;
 use crate::testing::{FakeCloud, address, found, node};
+use crate::troubles::{Listed, UninitialisedNode};
 
 fn unknown(reaction: Reaction, after: Option<u64>) -> Finding {
     let mut failure = Failure::new(reaction, "what the cloud said");
@@ -215,4 +216,33 @@ async fn whoever_asks_about_a_node_is_told_the_last_failure_until_it_is_initiali
     assert_eq!((failure.message.as_str(), failure.reaction, failure.until_change), (message, "throttled", false));
     bench.sync("node0").await;
     assert!(known(&bench).failure.is_none(), "it is initialised");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_all_nodes_those_that_wait_are_listed_by_name_with_what_is_known_of_each() {
+    let mut bench = Bench::new();
+    bench.cloud.answer("refused", [unknown(Reaction::Invalid, None)]);
+    bench.cloud.answer("strange", [unknown(Reaction::Elsewhere, None)]);
+    bench.cloud.answer("slow", [unknown(Reaction::Retry, None)]);
+    for name in ["strange", "refused", "slow"] {
+        bench.add(node(name).tainted());
+        bench.sync(name).await;
+    }
+    bench.add(node("done"));
+    bench.sync("done").await;
+    tokio::time::advance(Duration::from_secs(7)).await;
+    let Listed { all, first } = bench.syncer.memory.troubles(9);
+    let told = |name: &str, reaction, unclaimed, waits_for_change| {
+        let why = Some(format!("the machine of node {name} could not be determined: what the cloud said"));
+        UninitialisedNode { name: name.to_owned(), why, reaction: Some(reaction), unclaimed, waits_for_change }
+    };
+    let strange = first.last().and_then(|node| node.unclaimed);
+    assert_eq!(strange.map(|since| since.as_secs()), Some(7));
+    let expected = [
+        told("refused", "invalid", None, true),
+        told("slow", "retry", None, false),
+        told("strange", "elsewhere", strange, true),
+    ];
+    assert_eq!((all, first), (3, expected.into()));
+    assert_eq!(bench.scraped("ccm_nodes_uninitialized"), 3.0, "the metric counts the same");
 }

@@ -290,6 +290,14 @@ async fn a_first_sync_writes_what_the_reference_says_and_nothing_else() {
     }
 }
 
+/// There may be thousands that wait for the cloud.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_waits_takes_little_memory() {
+    let bench = Bench::new();
+    let bytes = size_of_val(&bench.syncer.sync("node0"));
+    assert!(bytes <= 1_024, "{bytes}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn case_4_a_node_without_the_taint_costs_no_lookup() {
     let mut bench = Bench::new();

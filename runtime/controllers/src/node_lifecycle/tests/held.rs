@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{Finding, Need};
+use ccm_cloud::{Failure, Finding, Need, Reaction};
 
 use super::{Bench, lost};
 use crate::explain::HeldDeletion;
 use crate::node_lifecycle::{DeletionBudget, NodeLifecycleSettings};
 use crate::testing::{found, node};
+use crate::troubles::HeldNode;
 
 const HELD: &str = "held_nodes{provider=\"fake\"}";
 
@@ -158,4 +159,38 @@ async fn whoever_asks_is_told_which_budget_holds_a_deletion_and_nothing_of_it_on
     all(&bench, 4, 60).await;
     let back = explained("n03");
     assert_eq!((back.answer.as_deref(), back.held, back.absent_seconds_ago), (Some("running"), None, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_nodes_that_are_not_ready_are_listed_by_name_and_so_are_the_deletions_that_are_held() {
+    let mut bench = bench(4, NodeLifecycleSettings::default());
+    bench.cloud.answer(
+        "stuck",
+        [
+            Finding::Unknown(Failure::new(Reaction::Throttled, "too many requests")),
+            Finding::Unknown(Failure::new(Reaction::Throttled, "too many requests")),
+        ],
+    );
+    bench.add(lost("stuck"));
+    bench.add(node("fine").ready("True").provider_id("fake://fine"));
+    all(&bench, 4, 0).await;
+    all(&bench, 4, 5).await;
+    bench.sync("stuck").await;
+    bench.sync("fine").await;
+    let (unready, held) = bench.syncer.memory.troubles(3, Duration::from_secs(600));
+    let names: Vec<_> = unready.first.iter().map(|node| (node.name.as_str(), node.answer)).collect();
+    let gone = Some("absent");
+    assert_eq!((unready.all, names), (5, vec![("n00", gone), ("n01", gone), ("n02", gone)]));
+    assert_eq!(bench.scraped("not_ready_nodes"), 5.0, "the metric counts the same");
+    let (unready, _) = bench.syncer.memory.troubles(9, Duration::from_secs(600));
+    let stuck = unready.first.last().cloned().expect("the last by name");
+    let why = stuck.failure.as_deref().is_some_and(|why| why.contains("too many requests"));
+    assert!(stuck.name == "stuck" && stuck.answer == Some("throttled") && why, "{stuck:?}");
+    assert!(stuck.next_look.is_some_and(|left| left <= Duration::from_secs(300)), "{stuck:?}");
+    let by = HeldDeletion { provider: "fake".into(), limit: 3, nodes: 6, period_seconds: 600 };
+    assert_eq!(
+        (held.all as f64, held.first),
+        (bench.scraped(HELD), vec![HeldNode { name: "n03".into(), by: by.clone() }])
+    );
+    assert_eq!(by.to_string(), "no more than 3 of the 6 nodes of provider fake are deleted within 600 s");
 }

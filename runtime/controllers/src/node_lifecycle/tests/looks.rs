@@ -44,6 +44,14 @@ async fn any_other_answer_between_two_absent_ones_starts_over() {
     }
 }
 
+/// At the start there are as many as Nodes. With 10 KiB each, and twice that in the queue, 5,000 Nodes took 100 MiB for a moment.
+#[tokio::test(start_paused = true)]
+async fn a_node_takes_little_memory_until_there_is_something_to_do_for_it() {
+    let bench = Bench::new();
+    let bytes = size_of_val(&bench.syncer.sync("node0"));
+    assert!(bytes <= 1_024, "{bytes}");
+}
+
 /// The look had begun with the credential of before. The Node waited for a minute although the new one worked.
 #[tokio::test(start_paused = true)]
 async fn what_recovers_during_a_look_that_fails_is_looked_at_again_at_once() {

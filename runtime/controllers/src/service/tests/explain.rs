@@ -7,6 +7,7 @@ use super::*;
 use crate::explain::{Next, ServiceExplanation};
 use crate::queue::places;
 use crate::service::ServiceView;
+use crate::troubles::{Listed, ServiceTrouble};
 
 /// Without a queue, which alone knows when the next try is.
 async fn explained(bench: &Bench, name: &str) -> ServiceExplanation {
@@ -84,4 +85,34 @@ async fn a_controller_that_is_gone_says_nothing() {
     let view = ServiceView { syncer: Arc::downgrade(&bench.syncer), places };
     drop(bench);
     assert_eq!(view.explain("default", "web").await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_all_services_those_that_are_not_ready_are_listed_by_name_with_the_reason_and_the_next_try() {
+    let mut bench = Bench::new();
+    for name in ["web", "fine", "api", "zoo"] {
+        bench.add(service(name));
+    }
+    let refused = |reaction| [failure(reaction, "the cloud refuses")];
+    for (name, reaction) in [("web", Reaction::Quota), ("api", Reaction::Invalid), ("zoo", Reaction::Quota)] {
+        bench.cloud.fail("ensure", name, refused(reaction));
+    }
+    for name in ["web", "fine", "api", "zoo"] {
+        bench.sync(name).await;
+    }
+    let troubles = |most| bench.syncer.memory.troubles(most);
+    let Listed { all, first } = troubles(2);
+    let told = |reaction: &str| Some(format!("failed to ensure load balancer: the cloud refuses ({reaction})"));
+    let [api, web] = <[ServiceTrouble; 2]>::try_from(first).expect("two of them");
+    assert_eq!((all, web.next_try.is_some_and(|left| left > Duration::from_secs(1))), (3, true), "{web:?}");
+    let expected = |name: &str, reason, why, next_try, waits_for_change| {
+        let name = format!("default/{name}");
+        ServiceTrouble { name, reason, why, next_try, waits_for_change }
+    };
+    assert_eq!(api, expected("api", "InvalidService", told("invalid"), None, true));
+    assert_eq!(web, expected("web", "QuotaExceeded", told("quota"), web.next_try, false));
+    tokio::time::advance(Duration::from_secs(600)).await;
+    bench.sync("web").await;
+    let names: Vec<_> = bench.syncer.memory.troubles(9).first.into_iter().map(|one| one.name).collect();
+    assert_eq!(names, ["default/api", "default/zoo"], "what is well again is not listed");
 }

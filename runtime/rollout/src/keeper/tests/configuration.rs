@@ -53,7 +53,9 @@ fn is_of(provider: &Provider, project: &str) -> bool {
 async fn a_configuration_is_refused_until_it_is_mended_and_the_one_before_serves_on() {
     let folder = tempfile::tempdir().unwrap();
     let (mut keeper, slot) = configured(folder.path()).await;
+    let is_refused = |keeper: &Keeper| keeper.audience.metrics.refused_of(&keeper.source);
     keeper.configure().await;
+    assert_eq!(is_refused(&keeper), [false, false]);
     assert_eq!((shows(&slot), keeper.configuration.told()), ((true, false, 1), None), "nothing has changed");
     let cases = [
         ("[Global\n".to_owned(), "line 1"),
@@ -67,10 +69,12 @@ async fn a_configuration_is_refused_until_it_is_mended_and_the_one_before_serves
         assert!(told.contains(says) && told.contains("cloud.conf"), "{told}");
         assert_eq!(shows(&slot), (true, false, 1), "{told}");
         assert!(keeper.configuration.is_tried_again(), "{told}");
+        assert_eq!(is_refused(&keeper), [false, true], "{told}");
     }
     conf(folder.path(), &project("two"));
     keeper.configure().await;
     assert_eq!((shows(&slot), keeper.configuration.told()), ((false, true, 2), None));
+    assert_eq!(is_refused(&keeper), [false, false]);
     assert!(!slot.standing().is_on_probation() && !keeper.configuration.is_tried_again());
     // Another token alone is for egress.
     conf(folder.path(), &project("two").replace("token-of-two", "token-of-later"));

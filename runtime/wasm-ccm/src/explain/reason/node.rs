@@ -1,6 +1,6 @@
 //! A Node.
 
-use ccm_controllers::{HeldDeletion, LifecycleExplanation, NodeExplanation};
+use ccm_controllers::{LifecycleExplanation, NodeExplanation};
 
 use super::super::cluster::{NodeFacts, Object};
 use super::super::target::Target;
@@ -99,16 +99,8 @@ fn initialised(told: &mut Explanation, facts: Option<&NodeFacts>, lifecycle: &Li
         }
         ("deleting", ..) => told.is(Verdict::Wrong, "somebody deletes it: see its finalizers"),
         (_, Some(held), _) => {
-            let HeldDeletion { provider, limit, nodes, period_seconds } = held;
-            let whose = if provider.is_empty() {
-                "without a provider ID".to_owned()
-            } else {
-                format!("of provider {provider}")
-            };
             told.is(Verdict::Wrong, "its machine is gone, and its deletion is held");
-            told.held = Some(format!(
-                "no more than {limit} of the {nodes} nodes {whose} are deleted within {period_seconds} s"
-            ));
+            told.held = Some(held.to_string());
             told.advise(format!(
                 "if the machines exist, scale the host to zero replicas at once: the next Node is deleted as soon as the limit allows. If they are gone, wait, or restart with --confirm-node-deletions={}",
                 told.object.trim_start_matches("node ")

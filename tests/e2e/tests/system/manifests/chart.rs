@@ -169,7 +169,7 @@ async fn values_become_flags_and_parts_of_the_pod_and_a_provider_of_ones_own_has
         "resources": { "limits": { "memory": "1Gi" } },
         "tolerations": [{ "key": "mine", "operator": "Exists" }],
         "nodeSelector": { "disk": "fast" },
-        "monitoring": { "rules": true, "dashboard": true, "labels": { "release": "prometheus" } },
+        "monitoring": { "rules": true, "dashboard": true, "docsUrl": "https://docs.example/ccm/", "labels": { "release": "prometheus" } },
     });
     manifests.write("values.json", values.to_string().as_bytes());
     let file = manifests.path("values.json").display().to_string();
@@ -210,6 +210,10 @@ async fn values_become_flags_and_parts_of_the_pod_and_a_provider_of_ones_own_has
     let settings = container["envFrom"][0]["configMapRef"]["name"].as_str().unwrap();
     assert_eq!(all[&format!("ConfigMap kube-system/{settings}")]["data"], json!({ "MY_REGION": "one" }));
     assert!(!all.contains_key("ConfigMap kube-system/wasm-ccm-provider"), "{:?}", all.keys());
+    let rules = all["PrometheusRule kube-system/wasm-ccm"]["spec"]["groups"][0]["rules"].as_array().unwrap();
+    let links = rules.iter().map(|rule| rule["annotations"]["runbook_url"].as_str().unwrap());
+    let elsewhere = links.filter(|link| !link.starts_with("https://docs.example/ccm/docs/guides/alerts.md#")).count();
+    assert!(rules.len() > 15 && elsewhere == 0, "{rules:?}");
     for name in ["PrometheusRule kube-system/wasm-ccm", "ConfigMap kube-system/wasm-ccm-dashboard"] {
         assert_eq!(all[name]["metadata"]["labels"]["release"], "prometheus", "{name}");
     }
@@ -221,7 +225,7 @@ async fn values_that_are_wrong_are_refused_with_their_name_and_what_is_wrong() {
     let chart = chart(&manifests, &["cloudlycke"]);
     let good = ["provider=cloudlycke", IMAGE[0], IMAGE[1]];
     assert!(!helm.render(&chart, &good).await.is_empty());
-    let wrong: [(&[&str], &[&str]); 14] = [
+    let wrong: [(&[&str], &[&str]); 20] = [
         (&["replicas=two"], &["/replicas", "got string, want null or integer"]),
         (&["replicas=0"], &["/replicas", "minimum: got 0, want 1"]),
         (&["flags=--v=4"], &["/flags", "got string, want array"]),
@@ -235,6 +239,16 @@ async fn values_that_are_wrong_are_refused_with_their_name_and_what_is_wrong() {
         (&["image.tag="], &["image.tag and image.digest are empty: give one of them"]),
         (&["image.repository="], &["image.repository is empty: build the image with `./just image`"]),
         (&["provider="], &["provider is empty: give cloudlycke, digitalocean, openstack, or the name"]),
+        // What has no effect.
+        (&["own.serviceAnnotations=^x"], &["own.serviceAnnotations is given", "what the provider cloudlycke writes"]),
+        (
+            &["own.nodeLabels=^x", "provider=openstack"],
+            &["own.nodeLabels is given", "what the provider openstack writes"],
+        ),
+        (&["credentials.secretName=mine"], &["credentials.secretName is given", "cloudlycke has no credentials"]),
+        (&["monitoring.docsUrl=docs"], &["/monitoring/docsUrl", "'docs' does not match pattern"]),
+        (&["component=mine"], &["/component", "got string, want object"]),
+        (&["tolerations[0]=none"], &["/tolerations/0", "got string, want object"]),
         (&["provider=digitalocaen"], &["the chart has no components/digitalocaen.wasm.gz", "component.configMap"]),
     ];
     for (values, told) in wrong {
@@ -281,6 +295,13 @@ async fn exists(client: &Client, object: &DynamicObject) -> bool {
     api.get_opt(&object.name_any()).await.unwrap().is_some()
 }
 
+/// The component that the pods mount.
+async fn mounted(client: &Client) -> Vec<u8> {
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "kube-system");
+    let map = maps.get("wasm-ccm-provider").await.unwrap();
+    map.binary_data.unwrap().remove("cloudlycke.wasm.gz").unwrap().0
+}
+
 #[tokio::test]
 async fn the_chart_is_installed_upgraded_rolled_back_and_uninstalled_on_a_real_api_server() {
     let stage = Stage::bare(apart(Settings::everything())).await;
@@ -310,13 +331,24 @@ async fn the_chart_is_installed_upgraded_rolled_back_and_uninstalled_on_a_real_a
     let records = maps.get("wasm-ccm-components").await.unwrap().data;
     assert!(records.is_some(), "the host has recorded nothing");
 
+    // Another version of the component.
+    let old = mounted(client).await;
+    let mut next = std::fs::read(component("providers/cloudlycke.wasm").unwrap()).unwrap();
+    next.extend([0, 5, 4, b'n', b'e', b'x', b't']);
+    manifests.write("next.wasm", &next);
+    let next = manifest::packed(&manifests.path("next.wasm")).unwrap();
+    manifests.write("chart/components/cloudlycke.wasm.gz", &next);
+    assert_ne!(old, next);
+
     let second = ["provider=cloudlycke", IMAGE[0], "image.tag=two", "settings.A=b", "flags[0]=--v=4"].join(",");
     helm.good(&[&["upgrade", "wasm-ccm", &chart, "--set", &second], wait.as_slice()].concat()).await;
     assert_eq!(image(client).await, "registry.example/wasm-ccm:two");
+    assert_eq!(mounted(client).await, next);
     assert_eq!(maps.get("wasm-ccm-components").await.unwrap().data, records);
 
     helm.good(&[&["rollback", "wasm-ccm", "1"], wait.as_slice()].concat()).await;
     assert_eq!(image(client).await, "registry.example/wasm-ccm:one");
+    assert_eq!(mounted(client).await, old, "the component stays the new one");
     let names: Vec<String> =
         maps.list(&ListParams::default()).await.unwrap().iter().map(|map| map.name_any()).collect();
     assert!(!names.iter().any(|name| name.starts_with("wasm-ccm-settings")), "{names:?}");

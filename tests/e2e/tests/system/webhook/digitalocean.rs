@@ -16,7 +16,7 @@ const TYPE: &str = "service.beta.kubernetes.io/do-loadbalancer-type";
 const UDP: [(&str, &str); 2] = [(TYPE, "REGIONAL"), (PROTOCOL, "udp")];
 
 /// A host as the Go manager is configured, by the environment.
-async fn start(stage: &Stage, cloud: &Cloud, webhook: &Webhook, flags: &[&str]) -> Host {
+pub(super) async fn start(stage: &Stage, cloud: &Cloud, webhook: &Webhook, flags: &[&str]) -> Host {
     let url = cloud.url();
     let environment = [("DO_ACCESS_TOKEN", TOKEN), ("DO_OVERRIDE_URL", url.as_str()), ("REGION", "nyc3")];
     let provider = format!("--provider={}", component("providers/digitalocean.wasm").unwrap().display());

@@ -1,0 +1,151 @@
+//! The page as a whole: its head, who leads, the verdict, and that it stays small.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use crate::figures::Figures;
+use crate::sections::{List, components, counted, endpoints, held, plural, queues, text, troubles, waiting};
+use crate::status::{Rows, Status};
+
+/// Most entries of one list.
+pub const ROWS: usize = 50;
+
+/// Most bytes of the page. Where the entries are so long that it would have more, its lists are shorter.
+pub const MAX_PAGE: usize = 50_000;
+
+/// Its digest stands in [`POLICY`](crate::POLICY).
+pub(crate) const STYLE: &str = include_str!("page.css");
+
+impl Status {
+    /// The page.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let mut rows = ROWS;
+        loop {
+            let page = self.page(rows).into_string();
+            if page.len() <= MAX_PAGE || rows == 0 {
+                return page;
+            }
+            rows /= 2;
+        }
+    }
+
+    fn page(&self, rows: usize) -> Markup {
+        let figures = Figures(&self.metrics);
+        let attention = self.attention(figures);
+        html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width,initial-scale=1";
+                    title { (if attention.is_empty() { "OK" } else { "!" }) " wasm-ccm" }
+                    style { (PreEscaped(STYLE)) }
+                }
+                body {
+                    header {
+                        h1 { "wasm-ccm " small { (text(&self.version)) } }
+                        (verdict(&attention))
+                        p { (text(&self.leader)) }
+                        @if !self.leads {
+                            p {
+                                "This process does not lead: it has no queues, and knows nothing of Services and Nodes. "
+                                "Ask the leader."
+                            }
+                        }
+                    }
+                    main {
+                        (failing(&self.failing, rows))
+                        (components(&self.providers, figures, rows))
+                        @if self.leads { (self.objects(figures, rows)) }
+                        (queues(figures, rows, self.leads))
+                        (endpoints(figures, rows))
+                    }
+                    footer {
+                        p {
+                            // Relative, so that they work behind a proxy.
+                            @for page in ["readyz", "providerz", "metrics"] { a href=(page) { (page) } " " }
+                        }
+                        small { "As of " (text(&self.at)) ". The page is read again every 15 s." }
+                    }
+                }
+            }
+        }
+    }
+
+    fn objects(&self, figures: Figures<'_>, rows: usize) -> Markup {
+        let node = "node NAME";
+        html! {
+            (troubles(&List {
+                id: "services",
+                title: "Services that are not ready",
+                controller: "service",
+                explain: "service NAMESPACE/NAME",
+                of: self.services.as_ref(),
+            }, rows))
+            (waiting(figures))
+            (troubles(&List {
+                id: "uninitialised",
+                title: "Nodes that are not initialised",
+                controller: "node",
+                explain: node,
+                of: self.uninitialised.as_ref(),
+            }, rows))
+            (troubles(&List {
+                id: "unready",
+                title: "Nodes that are not Ready",
+                controller: "node lifecycle",
+                explain: node,
+                of: self.unready.as_ref(),
+            }, rows))
+            (held(self.held.as_ref(), rows))
+        }
+    }
+
+    /// What somebody should look at, each in a few words.
+    fn attention(&self, figures: Figures<'_>) -> Vec<String> {
+        let unused = self.providers.iter().map(|provider| provider.refused.len()).sum();
+        let idle = self.providers.iter().filter(|provider| provider.serving.is_none()).count();
+        let open = figures.series("ccm_cloud_circuit_open").filter(|(_, is_open)| *is_open > 0.0).count();
+        let all = [
+            (self.failing.len(), "check that fails", "checks that fail"),
+            (idle, "provider without a component", "providers without a component"),
+            (unused, "refusal", "refusals"),
+            (many(self.services.as_ref()), "Service not ready", "Services not ready"),
+            (many(self.uninitialised.as_ref()), "Node not initialised", "Nodes not initialised"),
+            (many(self.unready.as_ref()), "Node not Ready", "Nodes not Ready"),
+            (many(self.held.as_ref()), "held deletion", "held deletions"),
+            (open, "endpoint down", "endpoints down"),
+        ];
+        let told = all.into_iter().filter(|(count, ..)| *count > 0);
+        told.map(|(count, one, more)| format!("{} {}", counted(count), plural(count, one, more))).collect()
+    }
+}
+
+fn many<T>(rows: Option<&Rows<T>>) -> usize {
+    rows.map_or(0, |rows| rows.all)
+}
+
+fn verdict(attention: &[String]) -> Markup {
+    html! {
+        @if attention.is_empty() {
+            p #verdict .verdict.good { "Nothing needs attention" }
+        } @else {
+            p #verdict .verdict.bad { (attention.join(", ")) }
+        }
+    }
+}
+
+fn failing(lines: &[String], rows: usize) -> Markup {
+    html! {
+        @if !lines.is_empty() {
+            section #failing {
+                h2 { "Checks that fail" }
+                ul { @for line in lines.iter().take(rows) { li { (text(line)) } } }
+                (crate::sections::more(lines.len(), lines.len().min(rows)))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! What the page shows, as plain values.
+
+/// All of it. Texts may have been written by anybody: the page escapes them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Status {
+    /// The host's version.
+    pub version: String,
+    /// When the page was made, for people.
+    pub at: String,
+    /// Whether this process leads: no other one knows anything of objects.
+    pub leads: bool,
+    /// Who leads, as `/readyz` says it.
+    pub leader: String,
+    /// The lines of `/readyz` and `/healthz` about what does not hold.
+    pub failing: Vec<String>,
+    /// What `/providerz` says.
+    pub providers: Vec<Provider>,
+    /// What `/metrics` says.
+    pub metrics: String,
+    /// Services that are not as they should be; none where no service controller runs.
+    pub services: Option<Rows<Trouble>>,
+    /// Nodes that wait for their initialisation; none where no node controller runs.
+    pub uninitialised: Option<Rows<Trouble>>,
+    /// Nodes that are not Ready; none where no node lifecycle controller runs.
+    pub unready: Option<Rows<Trouble>>,
+    /// Deletions of Nodes that exceed a budget; none where no node lifecycle controller runs.
+    pub held: Option<Rows<Held>>,
+}
+
+/// The first of many.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rows<T> {
+    /// How many there are.
+    pub all: usize,
+    /// The first of them: [`ROWS`](crate::ROWS) are enough.
+    pub first: Vec<T>,
+}
+
+/// An object that is not as it should be.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trouble {
+    /// As `kubectl` calls it.
+    pub name: String,
+    /// In a word or two.
+    pub reason: String,
+    /// What was tried and what came of it, where that is known.
+    pub why: Option<String>,
+    /// What happens next, where that is known.
+    pub next: Option<String>,
+}
+
+/// A deletion that exceeds a budget.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Held {
+    /// The Node.
+    pub name: String,
+    /// Which budget, and how large it is.
+    pub budget: String,
+}
+
+/// How a provider stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Provider {
+    /// Where its components come from.
+    pub source: String,
+    /// Name and version of the one that serves; none before the first one was taken.
+    pub serving: Option<String>,
+    /// Its digest.
+    pub digest: String,
+    /// Its phase, its generation, and since when.
+    pub phase: String,
+    /// Who returns when it fails its probation.
+    pub last_good: Option<String>,
+    /// How long the last exchange took.
+    pub last_load: Option<String>,
+    /// What is not used.
+    pub refused: Vec<Refused>,
+}
+
+/// A component or a configuration that is not used.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// Which of the two, with its digest.
+    pub what: String,
+    /// At which step of the gate, and since when.
+    pub at: String,
+    /// Why, with the way out.
+    pub reason: String,
+}

@@ -1,0 +1,123 @@
+//! Asks the component what it does with wrong values. It declares what values look like, and not whether it refuses others: managers that
+//! came before it took some for their default, and so does it.
+//!
+//! Each question is a plain Service with one annotation, which `load-balancers.validate` judges as for the webhook. No request leaves.
+
+use ccm_cloud::{
+    Annotation, Attributes, Descriptor, Failure, IpFamily, LoadBalancers, Problem, Reaction, Service, ServicePort,
+    ServiceType,
+};
+use serde::Serialize;
+
+use super::Verdicts;
+use super::value::{WRONG, expression};
+
+/// What a component does with a Service for a wrong value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum WrongValue {
+    /// No value is wrong, as far as the declaration says.
+    Any,
+    Refused,
+    Accepted,
+    /// It was not asked, or could not tell.
+    Unknown,
+}
+
+impl WrongValue {
+    /// For people.
+    pub(crate) const fn told(self) -> &'static str {
+        match self {
+            Self::Any => "the declaration does not say what would be wrong",
+            Self::Refused => "the Service is refused",
+            Self::Accepted => "has no effect, or another one than you think",
+            Self::Unknown => "not known",
+        }
+    }
+}
+
+/// What a component does with wrong values.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Probed {
+    /// Why nothing is known, if nothing is.
+    pub(crate) unjudged: Option<String>,
+    pub(crate) verdicts: Verdicts,
+}
+
+impl Probed {
+    /// Nothing is known for this reason.
+    pub(crate) fn unjudged(why: String) -> Self {
+        Self { unjudged: Some(why), verdicts: Verdicts::default() }
+    }
+
+    /// What it does with a wrong value of this annotation.
+    pub(crate) fn wrong_value(&self, annotation: &Annotation) -> WrongValue {
+        let asked = || self.verdicts.get(&annotation.name).copied().unwrap_or(WrongValue::Unknown);
+        if expression(annotation, "").is_none() { WrongValue::Any } else { asked() }
+    }
+}
+
+/// Asks about every annotation that people write.
+pub(crate) async fn probe(provider: &impl LoadBalancers, descriptor: &Descriptor) -> Probed {
+    match judge(provider, Attributes::new()).await {
+        Err(failure) => return Probed::unjudged(failure.to_string()),
+        Ok(problems) => {
+            if let Some(Problem { field, message, .. }) = problems.into_iter().find(|problem| problem.fatal) {
+                return Probed::unjudged(format!("it refuses every Service: {field}: {message}"));
+            }
+        }
+    }
+    let mut verdicts = Verdicts::new();
+    let checked = descriptor.annotations.iter().filter(|one| one.is_asked() && expression(one, "").is_some());
+    for annotation in checked {
+        let name = annotation.name.replace('*', "x");
+        let answer = judge(provider, [(name, WRONG.to_owned())].into()).await;
+        verdicts.insert(annotation.name.clone(), verdict(&answer));
+    }
+    Probed { unjudged: None, verdicts }
+}
+
+/// What the component says of a Service with these annotations.
+async fn judge(provider: &impl LoadBalancers, annotations: Attributes) -> Result<Vec<Problem>, Failure> {
+    let service = Service {
+        name: "example".to_owned(),
+        namespace: "default".to_owned(),
+        uid: "00000000-0000-4000-8000-000000000000".to_owned(),
+        kind: ServiceType::LoadBalancer,
+        annotations,
+        ports: vec![ServicePort { port: 80, node_port: Some(30_080), ..ServicePort::default() }],
+        ip_families: vec![IpFamily::V4],
+        ..Service::default()
+    };
+    provider.validate(service, None, false).await
+}
+
+/// Of a Service with a wrong value: as the webhook takes the answer.
+fn verdict(answer: &Result<Vec<Problem>, Failure>) -> WrongValue {
+    match answer {
+        Ok(problems) if problems.iter().any(|problem| problem.fatal) => WrongValue::Refused,
+        Ok(_) => WrongValue::Accepted,
+        Err(failure) if failure.reaction == Reaction::Invalid => WrongValue::Refused,
+        Err(_) => WrongValue::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_clear_no_is_a_refusal() {
+        let problem = |fatal| Problem { field: "f".to_owned(), message: "m".to_owned(), fatal };
+        for (answer, expected) in [
+            (Ok(vec![]), WrongValue::Accepted),
+            (Ok(vec![problem(false)]), WrongValue::Accepted),
+            (Ok(vec![problem(false), problem(true)]), WrongValue::Refused),
+            (Err(Failure::new(Reaction::Invalid, "m")), WrongValue::Refused),
+            (Err(Failure::new(Reaction::Retry, "m")), WrongValue::Unknown),
+            (Err(Failure::new(Reaction::Unauthorized, "m")), WrongValue::Unknown),
+        ] {
+            assert_eq!(verdict(&answer), expected, "{answer:?}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! `/` on the health port: the status page. It has no fact of its own: here its view is filled with what the other pages say, and with what
+//! the controllers remember.
+
+use std::time::Duration;
+
+use ccm_controllers::{HeldNode, Listed, ServiceTrouble, Troubles, UninitialisedNode, UnreadyNode};
+use ccm_leader::Seen;
+use ccm_rollout::status::{NotTaken, ProviderStatus};
+use ccm_serving::https::{Page, page};
+use ccm_status::{HEADERS, Held, Provider, ROWS, Refused, Rows, Status, Trouble};
+use hyper::StatusCode;
+use hyper::header::{HeaderName, HeaderValue};
+use k8s_openapi::jiff::Timestamp;
+
+use crate::pages::Pages;
+
+const HTML: &str = "text/html; charset=utf-8";
+
+/// What a line of `/readyz` or `/healthz` begins with that says what does not hold.
+const FAILING: &str = "[-]";
+
+impl Pages {
+    /// The status page.
+    pub(crate) fn status_page(&self) -> Page {
+        let mut page = page(StatusCode::OK, HTML, self.status().render());
+        for (name, value) in HEADERS {
+            page.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        page
+    }
+
+    fn status(&self) -> Status {
+        let leads = self.leader.as_ref().is_none_or(Seen::leads);
+        let leader =
+            self.leader.as_ref().map_or_else(|| "leader: this process, without election".to_owned(), Seen::line);
+        let (_, ready) = self.readiness_report();
+        let (_, healthy) = self.health.all("verbose");
+        let (metrics, unread) = match self.metrics() {
+            Ok(metrics) => (metrics, None),
+            Err(error) => (String::new(), Some(format!("metrics cannot be read: {error}"))),
+        };
+        let failing = ready.lines().chain(healthy.lines()).filter(|line| line.starts_with(FAILING));
+        let Troubles { services, uninitialised, unready, held } = self.explainer.troubles(ROWS);
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            at: format!("{:.0}", Timestamp::now()),
+            leads,
+            leader,
+            failing: failing.map(|line| line.trim_start_matches(FAILING).to_owned()).chain(unread).collect(),
+            providers: self.providers.all().iter().map(|(source, known)| provider(source, known)).collect(),
+            metrics,
+            services: services.map(|listed| rows(listed, service)),
+            uninitialised: uninitialised.map(|listed| rows(listed, uninitialised_node)),
+            unready: unready.map(|listed| rows(listed, unready_node)),
+            held: held
+                .map(|listed| rows(listed, |HeldNode { name, by }: HeldNode| Held { name, budget: by.to_string() })),
+        }
+    }
+}
+
+fn rows<T, R>(Listed { all, first }: Listed<T>, row: impl Fn(T) -> R) -> Rows<R> {
+    Rows { all, first: first.into_iter().map(row).collect() }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{} s", time.as_secs_f64().ceil())
+}
+
+fn service(ServiceTrouble { name, reason, why, next_try, waits_for_change }: ServiceTrouble) -> Trouble {
+    let next = match next_try {
+        Some(left) => Some(format!("next try in {}", seconds(left))),
+        None => waits_for_change.then(|| "tried again when the Service or its provider changes".to_owned()),
+    };
+    Trouble { name, reason: reason.to_owned(), why, next }
+}
+
+fn uninitialised_node(node: UninitialisedNode) -> Trouble {
+    let UninitialisedNode { name, why, reaction, unclaimed, waits_for_change } = node;
+    let reason = match (reaction, unclaimed) {
+        (_, Some(time)) => format!("no provider has known it for {}", seconds(time)),
+        (Some(reaction), None) => format!("the last try failed: {reaction}"),
+        (None, None) => "it waits for the cloud's answer".to_owned(),
+    };
+    Trouble { name, reason, why, next: waits_for_change.then(|| "tried again when the Node changes".to_owned()) }
+}
+
+fn unready_node(UnreadyNode { name, answer, failure, next_look }: UnreadyNode) -> Trouble {
+    let reason = match (answer, &failure) {
+        (None, _) => "the cloud was not asked yet".to_owned(),
+        (Some(reaction), Some(_)) => format!("the cloud gave no answer: {reaction}"),
+        (Some(answer), None) => format!("machine: {answer}"),
+    };
+    Trouble { name, reason, why: failure, next: next_look.map(|left| format!("looked at again in {}", seconds(left))) }
+}
+
+fn provider(source: &str, known: &ProviderStatus) -> Provider {
+    let component = |refused: &NotTaken| {
+        let digest = refused.digest.as_deref().map(|digest| format!(" {digest}")).unwrap_or_default();
+        refused_at(format!("component{digest}"), refused)
+    };
+    let configuration = |refused: &NotTaken| refused_at("configuration".to_owned(), refused);
+    Provider {
+        source: source.to_owned(),
+        serving: known.serving.as_ref().map(|serving| format!("{} {}", serving.name, serving.version)),
+        digest: known.serving.as_ref().map(|serving| serving.digest.clone()).unwrap_or_default(),
+        phase: known.phase_text().unwrap_or_default(),
+        last_good: known.last_good.as_ref().map(ToString::to_string),
+        last_load: known.times.as_ref().map(ToString::to_string),
+        refused: known
+            .refused
+            .iter()
+            .map(component)
+            .chain(known.refused_configuration.iter().map(configuration))
+            .collect(),
+    }
+}
+
+fn refused_at(what: String, refused: &NotTaken) -> Refused {
+    Refused { what, at: refused.at(), reason: refused.reason.clone() }
+}
+
+#[cfg(test)]
+mod tests;
