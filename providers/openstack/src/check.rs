@@ -1,5 +1,8 @@
 //! Whether the configuration is right, and whether the cloud takes it.
 
+#[cfg(test)]
+mod tests;
+
 use ccm_sdk::credential;
 use ccm_sdk::meta::Capability;
 use ccm_sdk::types::{Failure, Problem};

@@ -19,6 +19,7 @@ mod node;
 mod route;
 mod selector;
 mod service;
+mod spelling;
 
 pub use address_refusal::AddressRefusal;
 pub use annotation::{Annotation, AnnotationGrant, AnnotationRole};
@@ -40,6 +41,7 @@ pub use selector::NodeSelector;
 pub use service::{
     Backend, Ingress, IpFamily, IpMode, PortStatus, Protocol, Service, ServicePort, ServiceType, TrafficPolicy,
 };
+pub use spelling::{letters, nearest, way_out_of};
 
 /// Names and values without order, as the contract's `attributes`.
 pub type Attributes = std::collections::BTreeMap<String, String>;

@@ -106,6 +106,8 @@ pub struct NodeExplanation {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LifecycleExplanation {
+    /// Its UID; none where this process knows no such Node, and from hosts that do not say it.
+    pub uid: Option<String>,
     /// `ready`, `not-ready`, `deleting` or `foreign`; empty where this process knows no such Node.
     pub state: String,
     /// The cloud's last answer about its machine, such as `running` and `absent`, or the reaction of the failure; none where it was not asked.

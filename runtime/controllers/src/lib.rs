@@ -26,7 +26,6 @@ mod rehearsal;
 mod route;
 mod service;
 mod shrink;
-mod spelling;
 mod store;
 mod troubles;
 mod view;
@@ -63,17 +62,16 @@ pub use route::{
     RouteSettings, routed_node,
 };
 pub use service::annotations::ORPHAN;
-pub use service::condition::ready_condition;
-pub use service::inventory::{cloud_backends, recorded_service};
-pub use service::predicates::{balanced_service, has_finalizer};
+pub use service::condition::{reaction_of, ready_condition};
+pub use service::inventory::{cloud_backends, recorded_service, was_ensured_here};
+pub use service::predicates::{balanced_service, class as load_balancer_class, has_finalizer, needs_cleanup};
 pub use service::unknown_annotations::annotation_prefixes;
 pub use service::{
     LoadBalancerMember, LoadBalancerMembers, ServiceController, ServiceControllerParts, ServiceMemory, ServiceMetrics,
     ServiceRehearsal, ServiceSettings, ServiceView,
 };
-pub use spelling::nearest;
 pub use store::{FirstList, Node, Reflector, ReflectorHandle, Stored};
 pub use troubles::{HeldNode, Listed, ServiceTrouble, Troubles, UninitialisedNode, UnreadyNode};
 pub use view::node::{cloud_node, is_uninitialized};
 pub use view::selector::NodeLabels;
-pub use view::service::{is_deleting, is_load_balancer};
+pub use view::service::{is_deleting, is_load_balancer, published_addresses};

@@ -4,7 +4,7 @@ mod kinds;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ccm_cloud::{Descriptor, Problem, Setting, ValueKind};
+use ccm_cloud::{Descriptor, Problem, Setting, ValueKind, way_out_of};
 
 use crate::config_file::{ConfigFile, Environment, Found, FoundValue, looks_secret, needs, resolve, veil_text};
 
@@ -87,8 +87,9 @@ fn unknown<'a>(descriptor: &'a Descriptor, given: &'a BTreeMap<String, String>) 
     let known: Vec<&str> = descriptor.settings.iter().map(|setting| setting.name.as_str()).collect();
     let names = given.keys().filter(|name| !descriptor.settings.iter().any(|setting| setting.name == **name));
     names.map(move |name| {
+        let way_out = way_out_of(name, &known);
         let known = if known.is_empty() { "it has none".to_owned() } else { format!("it knows {known:?}") };
-        let message = format!("{} has no such setting, {known}; leave it out", descriptor.name);
+        let message = format!("{} has no such setting, {known}; {way_out}", descriptor.name);
         Problem { field: format!("settings.{name}"), message, fatal: true }
     })
 }
@@ -283,7 +284,7 @@ mod tests {
                 ("settings.mood", r#""odd" is not one of ["grim", "gay"]"#),
                 (
                     "settings.moood",
-                    r#"test has no such setting, it knows ["mood", "name", "delay", "count", "rounds", "region", "url"]; leave it out"#
+                    r#"test has no such setting, it knows ["mood", "name", "delay", "count", "rounds", "region", "url"]; did you mean mood?"#
                 ),
             ]
         );

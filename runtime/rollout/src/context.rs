@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use ccm_cloud::{Descriptor, Leadership, NodeSelector, Problem, Source};
+use ccm_cloud::{Descriptor, Leadership, NodeSelector, Problem, Source, way_out_of};
 pub use ccm_egress::Carryover;
 pub use ccm_egress::ProcessSecrets;
 use ccm_egress::config::{
@@ -136,8 +136,9 @@ async fn credentials(
     let flags = config.credentials.keys().map(|name| ("--credential", name));
     let mut flags = flags.chain(config.credential_uses.keys().map(|name| ("--credential-use", name)));
     if let Some((flag, name)) = flags.find(|(_, name)| !known.contains(&name.as_str())) {
+        let way_out = way_out_of(name, &known);
         let known = if known.is_empty() { "it has none".to_owned() } else { format!("it knows {known:?}") };
-        bail!("{flag} {name}=...: the provider has no such credential, {known}; leave it out");
+        bail!("{flag} {name}=...: the provider has no such credential, {known}; {way_out}");
     }
     let mut secrets: BTreeMap<(&str, &str), Vec<(&str, &str)>> = BTreeMap::new();
     for (credential, place) in &config.credentials {

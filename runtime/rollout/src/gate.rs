@@ -269,6 +269,9 @@ pub async fn load(
     loaded.map_err(|error| Rejected::from(error).of(digest))
 }
 
+/// Annotations that a refusal names.
+const NAMED: usize = 3;
+
 /// A first component finds nothing of what the cluster's objects say that there is. The objects may go, or the cloud-config be mended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}; check the account, project and region of its configuration; {WAY_OUT}")]
@@ -311,11 +314,14 @@ pub fn annotations(config: &ProviderConfig, new: &Descriptor, before: Option<&De
     Ok(())
 }
 
-/// Annotations, with what becomes of them.
+/// The first annotations, with what becomes of them, and how many more there are: some components declare fifty.
 fn told(annotations: &[&Annotation]) -> String {
     let one =
         |one: &&Annotation| format!("{} ({})", one.name, if one.is_written() { "reads and writes" } else { "reads" });
-    annotations.iter().map(one).collect::<Vec<_>>().join(", ")
+    let first: Vec<String> = annotations.iter().take(NAMED).map(one).collect();
+    let more = annotations.len().saturating_sub(NAMED);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more, which `wasm-ccm inspect` lists") };
+    first.join(", ") + &more
 }
 
 /// The flags that grant annotations, ready to paste.

@@ -34,7 +34,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use crate::logging::LogFormat;
 pub(crate) use annotations::{AnnotationsArgs, AnnotationsOutput};
 use controllers::{ClusterArgs, NodeLifecycleArgs, RouteArgs, ServiceArgs};
-pub(crate) use doctor::{DoctorArgs, RightsOf};
+pub(crate) use doctor::DoctorArgs;
 pub(crate) use explain::ExplainArgs;
 use leader::LeaderArgs;
 pub(crate) use plan::PlanArgs;

@@ -61,7 +61,7 @@ impl Selection {
             let controller = Controller::named(name).ok_or_else(|| {
                 let known = Controller::ALL.map(|one| format!("{} ({})", one.name(), one.alias())).join(", ");
                 let names = Controller::ALL.into_iter().flat_map(|one| [one.name(), one.alias()]);
-                let meant = ccm_controllers::nearest(name, names);
+                let meant = ccm_cloud::nearest(name, names);
                 let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
                 format!("there is no controller {name:?}{meant}; there are {known}")
             })?;

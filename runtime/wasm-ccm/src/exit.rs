@@ -32,6 +32,16 @@ impl From<Verdict> for ExitCode {
     }
 }
 
+impl From<ccm_diagnosis::Verdict> for Verdict {
+    fn from(verdict: ccm_diagnosis::Verdict) -> Self {
+        match verdict {
+            ccm_diagnosis::Verdict::Fine => Self::Good,
+            ccm_diagnosis::Verdict::Wrong => Self::Wrong,
+            ccm_diagnosis::Verdict::Unknown => Self::Unjudged,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

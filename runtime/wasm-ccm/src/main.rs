@@ -10,7 +10,8 @@
 //! | [`controllers`], [`controller_names`] | the controllers that `--controllers` selects |
 //! | [`pages`], [`status`] | the pages of the health port, the one for people among them |
 //! | [`tasks`] | all tasks of the process, and how they end |
-//! | [`annotations`], [`check`], [`completion`], [`doctor`], [`explain`], [`inspect`], [`plan`], [`push`] | the commands of these names |
+//! | [`annotations`], [`check`], [`completion`], [`inspect`], [`plan`], [`push`] | the commands of these names |
+//! | [`diagnose`] | `doctor` and `explain`, which `ccm-diagnosis` does |
 //! | [`exit`] | the exit codes of commands that judge something |
 
 mod annotations;
@@ -19,9 +20,8 @@ mod cli;
 mod completion;
 mod controller_names;
 mod controllers;
-mod doctor;
+mod diagnose;
 mod exit;
-mod explain;
 mod inspect;
 mod logging;
 mod output;
@@ -57,11 +57,11 @@ fn main() -> ExitCode {
         Command::Annotations(args) => return code(annotations::annotations(&args)),
         Command::Check(args) => check::check(&args),
         Command::Push(args) => push::push(&args),
-        Command::Doctor(args) => return code(doctor::doctor(&args)),
-        Command::Explain(args) => return code(explain::explain(&args)),
-        Command::Plan(args) => return code(plan::plan(&args)),
+        Command::Doctor(args) => return code(diagnose::doctor(&args)),
+        Command::Explain(args) => return code(diagnose::explain(&args)),
         Command::Completion(args) => completion::completion(&args),
         Command::Man(args) => completion::man(&args),
+        Command::Plan(args) => return code(plan::plan(&args)),
         Command::New(args) => new_provider(&args),
         Command::ProvidersSchema => print_schema(),
     };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ccm_controllers::Explainer;
+use ccm_diagnosis::{Explained, asked};
 use ccm_leader::Seen;
 use ccm_rollout::status::ProviderStatuses;
 use ccm_sandbox::MemoryBudget;
@@ -21,8 +22,6 @@ use prometheus_client::registry::{Registry, Unit};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
-
-use crate::explain::{Explained, asked};
 
 /// Connections at the same time; one more takes the place of the idlest, so that a probe never waits. Probes and scrapers need a handful.
 const MAX_CONNECTIONS: usize = 64;

@@ -1,3 +1,5 @@
+mod lists;
+
 use ccm_sdk::paging::Paging;
 use ccm_sdk::testing::{FakeCloud, Reply, text};
 

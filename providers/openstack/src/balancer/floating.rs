@@ -56,10 +56,15 @@ impl Work<'_> {
             (Some(floating), true) => {
                 let others = self.spec.names.others(&balancer.tags);
                 if !self.is_owner(balancer) || !others.is_empty() {
+                    let (whose, until) = match others.is_empty() {
+                        true => ("was not made for this Service".to_owned(), ""),
+                        false => (format!("is that of {} too", others.join(", ")), ", or wait until they have left it"),
+                    };
                     let message = format!(
-                        "the load balancer cannot become internal: it would lose its address {} for {} too",
+                        "load balancer {} cannot become internal and lose its address {}: it {whose}; set annotation {} to false{until}",
+                        balancer.id,
                         floating.address,
-                        others.join(", ")
+                        names::INTERNAL
                     );
                     return Err(Failure::invalid(message).annotation(names::INTERNAL));
                 }

@@ -4,9 +4,16 @@ mod addresses;
 mod changes;
 mod creations;
 mod deletions;
+mod finding;
 mod groups;
+mod living;
+mod making;
+mod many;
 mod owners;
+mod ranges;
+mod rules;
 mod sharers;
+mod strangers;
 mod surveys;
 
 use ccm_sdk::testing::{FakeCloud, Reply, text};

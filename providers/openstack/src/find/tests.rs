@@ -1,10 +1,11 @@
+use ccm_sdk::http::TransportReason;
 use ccm_sdk::testing::{FakeCloud, Reply, text};
 use ccm_sdk::types::Reaction;
 
 use super::*;
 use crate::api::SESSION_TOKEN;
 use crate::config::Networking;
-use crate::config::tests::config;
+use crate::config::tests::{config, install};
 
 const LIST: &str = "compute GET /servers/detail?limit=500";
 const LOOK: &str = "compute GET /servers/detail?limit=1";
@@ -154,9 +155,22 @@ fn os_174_a_server_is_gone_only_where_nova_says_so_by_its_id_to_who_sees_the_clu
     // To another project all servers are missing.
     let blind = unknown(prove(not_found()));
     assert!(blind.message.contains("see no other server"), "{}", blind.message);
-    for (status, reaction) in [(500, Reaction::Retry), (503, Reaction::Retry), (403, Reaction::Unauthorized)] {
-        let _cloud = fake().always(ONE, Reply::json(status, "{}"));
-        assert_eq!(unknown(ask(&[node(1)], Need::Proof)).reaction, reaction, "{status}");
+    let status = |status: u16| Reply::json(status, "{}");
+    // A token that is refused leads to a login.
+    let _installed = install(config());
+    for (case, reply, reaction) in [
+        ("500", status(500), Reaction::Retry),
+        ("503", status(503), Reaction::Retry),
+        ("403", status(403), Reaction::Unauthorized),
+        ("401, and no other token", status(401), Reaction::Unauthorized),
+        ("404 of somebody on the way", status(404), Reaction::Retry),
+        ("no answer in time", Reply::lost(TransportReason::Timeout, true), Reaction::Retry),
+        ("no connection", Reply::lost(TransportReason::Connect, false), Reaction::Retry),
+    ] {
+        let _cloud = fake().always(ONE, reply).always("compute GET /servers/s-2", one(&server(2, "n-2")));
+        let others = |_| Ok(vec!["openstack:///s-1".to_owned(), "openstack:///s-2".to_owned()]);
+        let told = unknown(find(&config(), &[node(1)], Need::Proof, others).expect("findings"));
+        assert_eq!(told.reaction, reaction, "{case}: {}", told.message);
     }
     // Alone in its cluster, the project must have a server at all.
     for (servers, finding) in [(vec![server(9, "other")], Some(Finding::Absent)), (vec![], None)] {

@@ -1,3 +1,5 @@
+mod interfaces;
+
 use ccm_sdk::testing::{FakeCloud, Reply, text};
 use ccm_sdk::types::Reaction;
 

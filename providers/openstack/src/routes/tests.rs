@@ -1,5 +1,7 @@
+mod hours;
 mod listing;
 mod strangers;
+mod whole_lists;
 
 use ccm_sdk::routes::{Outcome, Wish};
 use ccm_sdk::testing::{FakeCloud, Reply, text};
@@ -220,6 +222,10 @@ fn os_049_050_the_next_hop_is_the_first_internal_address_of_the_family() {
         assert_eq!(of(network, &addresses).as_deref(), Some(hop), "{case}");
     }
     assert_eq!(of(v6, &["1.2.3.5"]), None);
+    let external = Address { kind: AddressType::ExternalIp, value: "203.0.113.9".to_owned() };
+    let node_addresses = vec![external, internal("1.2.3.4")];
+    let hop = change::next_hop(&Cidr::masked(v4).expect("a network"), &Wish { node_addresses, ..wish(v4) });
+    assert_eq!(hop.map(|hop| hop.to_string()).as_deref(), Some("1.2.3.4"), "clients' addresses lead nowhere inside");
     // Nothing is asked.
     let _cloud = fake();
     for (addresses, reaction) in [(vec![internal("1.2.3.5")], Reaction::Retry), (vec![], Reaction::Pending)] {

@@ -1,5 +1,8 @@
 //! Cases of the reference by number: `os_NNN`.
 
+mod places;
+mod ranges;
+
 use ccm_sdk::types::ServicePort;
 
 use super::place::Choice;

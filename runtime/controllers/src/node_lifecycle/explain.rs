@@ -45,7 +45,8 @@ impl Syncer {
             NodeState::NotReady => "not-ready",
         };
         let period = self.budget.settings().period;
-        LifecycleExplanation { state: state.to_owned(), ..self.memory.explained(node, period) }
+        let uid = Some(node.uid.as_deref().unwrap_or_default().to_owned());
+        LifecycleExplanation { uid, state: state.to_owned(), ..self.memory.explained(node, period) }
     }
 }
 

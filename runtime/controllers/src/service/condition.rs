@@ -20,18 +20,28 @@ const MAX_ERROR: usize = 800;
 /// every Service.
 pub(crate) const STRANDED: &str = "Stranded";
 
-/// Reasons of a Service that is not ready.
-pub(crate) const REASONS: [&str; 9] = [
-    "CloudFailed",
-    "CloudThrottled",
-    "CloudPending",
-    "CredentialsRefused",
-    "InvalidService",
-    "CloudConflict",
-    "QuotaExceeded",
-    "Unsupported",
-    STRANDED,
+/// The reason of the condition for each reaction: what is written, and how it is read again. A Service that is elsewhere has no condition.
+const REASON_OF: [(Reaction, &str); 8] = [
+    (Reaction::Retry, "CloudFailed"),
+    (Reaction::Throttled, "CloudThrottled"),
+    (Reaction::Pending, "CloudPending"),
+    (Reaction::Unauthorized, "CredentialsRefused"),
+    (Reaction::Invalid, "InvalidService"),
+    (Reaction::Conflict, "CloudConflict"),
+    (Reaction::Quota, "QuotaExceeded"),
+    (Reaction::Unsupported, "Unsupported"),
 ];
+
+/// Reasons of a Service that is not ready.
+pub(crate) fn reasons() -> impl Iterator<Item = &'static str> {
+    REASON_OF.into_iter().map(|(_, reason)| reason).chain([STRANDED])
+}
+
+/// The reaction that a reason of the condition `LoadBalancerReady` comes from. None where it comes from no failure of the cloud.
+#[must_use]
+pub fn reaction_of(reason: &str) -> Option<Reaction> {
+    REASON_OF.into_iter().find(|(_, one)| *one == reason).map(|(reaction, _)| reaction)
+}
 
 /// What the condition should say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,17 +60,7 @@ impl ReadyCondition {
     /// None for a failure of the API server, which is not about the load balancer.
     pub(crate) fn failed(error: &SyncError) -> Option<Self> {
         let SyncError::Cloud { failure, .. } = error else { return None };
-        let reason = match failure.reaction {
-            Reaction::Retry => "CloudFailed",
-            Reaction::Throttled => "CloudThrottled",
-            Reaction::Pending => "CloudPending",
-            Reaction::Unauthorized => "CredentialsRefused",
-            Reaction::Invalid => "InvalidService",
-            Reaction::Conflict => "CloudConflict",
-            Reaction::Quota => "QuotaExceeded",
-            Reaction::Unsupported => "Unsupported",
-            Reaction::Elsewhere => return None,
-        };
+        let (_, reason) = REASON_OF.into_iter().find(|(reaction, _)| *reaction == failure.reaction)?;
         Some(Self { is_ready: false, reason, message: told(error, error.next_try()?) })
     }
 

@@ -8,7 +8,8 @@ use k8s_openapi::api::core::v1::Service;
 
 use super::annotations::{ORPHAN, annotation};
 use super::backends::Backends;
-use super::ensured_record::Record;
+use super::condition::existing;
+use super::ensured_record::{RECORDED, Record};
 use super::offer::is_offered;
 use super::predicates::has_finalizer;
 use super::view::told;
@@ -27,6 +28,13 @@ pub fn recorded_service(service: &Service, descriptor: &Descriptor) -> Option<cc
     }
     let (told, wrong) = told(service, descriptor, false);
     wrong.is_none().then_some(told)
+}
+
+/// Whether a host of wasm-ccm has, or may have, made a load balancer for it. The finalizer alone does not say so: all cloud controller
+/// managers use the same.
+#[must_use]
+pub fn was_ensured_here(service: &Service) -> bool {
+    existing(service, RECORDED).is_some()
 }
 
 /// The Nodes behind load balancers.

@@ -13,7 +13,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
-use super::condition::REASONS;
+use super::condition::reasons;
 use crate::metrics::FloatGauge;
 
 /// What providers are asked to do about load balancers.
@@ -96,7 +96,7 @@ impl ServiceMetrics {
         let help = "Services that wait for their first address";
         registry.register("ccm_services_pending", help, this.pending.clone());
         // A gauge that is not there until it is above zero is a trap for alerts.
-        for reason in REASONS {
+        for reason in reasons() {
             this.not_ready.get_or_create(&ReasonLabel { reason }).set(0);
         }
         let help = "Services whose load balancer does not match them, also those with an old address, by the reason of their condition; `Stranded` are those that no configuration serves";

@@ -17,7 +17,8 @@ const AUTOSCALER_TAINT: &str = "ToBeDeletedByClusterAutoscaler";
 const FALSE: [&str; 6] = ["0", "f", "F", "false", "FALSE", "False"];
 
 /// `spec.loadBalancerClass`. An empty one is a class too.
-pub(crate) fn class(service: &Service) -> Option<&str> {
+#[must_use]
+pub fn class(service: &Service) -> Option<&str> {
     service.spec.as_ref()?.load_balancer_class.as_deref()
 }
 
@@ -37,7 +38,8 @@ pub fn balanced_service(services: &Store<Service>) -> Option<String> {
 }
 
 /// The finalizer is there, and the load balancer is not wanted any more.
-pub(crate) fn needs_cleanup(service: &Service) -> bool {
+#[must_use]
+pub fn needs_cleanup(service: &Service) -> bool {
     has_finalizer(service) && (is_deleting(service) || !is_load_balancer(service))
 }
 

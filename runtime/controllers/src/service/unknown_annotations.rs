@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ccm_cloud::{Descriptor, Severity};
+use ccm_cloud::{Descriptor, Severity, letters};
 use k8s_openapi::api::core::v1::Service;
 
 use super::report::Reporter;
-use crate::spelling::letters;
 
 /// Most of them that are named.
 const MOST: usize = 5;

@@ -124,6 +124,12 @@ pub(crate) fn ingress(service: &Service) -> Vec<Ingress> {
     balancer.and_then(|balancer| balancer.ingress.as_deref()).unwrap_or_default().iter().map(entry).collect()
 }
 
+/// The addresses and host names that `status.loadBalancer` gives to those who connect.
+#[must_use]
+pub fn published_addresses(service: &Service) -> Vec<String> {
+    ingress(service).into_iter().filter_map(|place| place.ip.or(place.hostname)).collect()
+}
+
 fn entry(entry: &LoadBalancerIngress) -> Ingress {
     let port = |port: &v1::PortStatus| {
         Some(PortStatus {

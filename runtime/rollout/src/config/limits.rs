@@ -211,7 +211,7 @@ impl LimitSettings {
         let known = names();
         for (name, value) in pairs {
             if !known.contains(name) {
-                let meant = ccm_controllers::nearest(name, known.iter().map(String::as_str));
+                let meant = ccm_cloud::nearest(name, known.iter().map(String::as_str));
                 let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
                 bail!("--limit {name}=...: there is no such limit{meant}; there are {}", known.join(", "));
             }

@@ -347,6 +347,11 @@ fn annotations_that_are_not_its_own_need_a_grant_and_are_pinned() {
     let told = refused(&grants(&[]), &own, None);
     let parts = ["it calls itself \"cloud\"", "--cloud-provider=cloud", "--allow-annotation"];
     assert!(parts.iter().all(|part| told.contains(part)), "{told}");
+    // A component of a cloud declares some forty, which once were all in one line.
+    let names: Vec<String> = (0..40).map(|i| format!("service.beta.kubernetes.io/cloud-loadbalancer-{i:02}")).collect();
+    let many = declares(&names.iter().map(|name| (name.as_str(), Asked)).collect::<Vec<_>>());
+    let told = refused(&grants(&[]), &many, None);
+    assert!(told.contains("-02 (reads) and 37 more, which") && told.len() < 500, "{told}");
     let others = declares(&[("service.beta.kubernetes.io/cl-loadbalancer-name", Asked)]);
     assert!(refused(&named, &others, None).contains("not of its own domain"), "another cloud's");
     let (one, more) = (declares(&[("other.io/a", Asked)]), declares(&[("other.io/*", Asked)]));

@@ -153,7 +153,8 @@ mod tests {
         // Before there is a provider.
         functions.retain(|function| function != "meta.describe");
         let mut known = FUNCTIONS.map(str::to_owned);
-        (functions.sort(), known.sort());
+        functions.sort();
+        known.sort();
         assert_eq!(functions, known);
     }
 }

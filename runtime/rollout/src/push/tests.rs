@@ -175,6 +175,9 @@ fn what_is_said_names_key_version_sizes_and_both_digests() {
         let pushed = Pushed { resource_version: "7".to_owned(), ..pushed };
         let warned = Pushed { warning: Some("mind".to_owned()), ..pushed.clone() }.to_string();
         assert_eq!(warned, format!("{pushed}\nwarning: mind"));
+        let seen = serde_json::to_value(&pushed).unwrap();
+        assert_eq!((&seen["resourceVersion"], &seen["bytes"]), (&"7".into(), &bytes.len().into()));
+        assert!(seen.get("warning").is_none(), "{seen}");
         pushed.to_string().strip_suffix(", resourceVersion 7").unwrap().to_owned()
     };
     let digest = |bytes: &[u8]| unpacked(bytes, None).digest;

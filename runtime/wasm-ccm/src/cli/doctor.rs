@@ -1,10 +1,10 @@
 //! Flags of `doctor`.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::Result;
+use ccm_diagnosis::{Access, DoctorSettings, RightsOf};
 use ccm_rollout::config::duration::parse;
 use ccm_rollout::config::{self, ProviderConfig};
 use clap::Args;
@@ -22,37 +22,37 @@ const OVERLAY: &str = "configmap:kube-system/wasm-ccm-provider";
 pub(crate) struct DoctorArgs {
     /// How to reach the API server. Without it, the service account of the pod is used.
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]
-    pub(crate) kubeconfig: Option<PathBuf>,
+    kubeconfig: Option<PathBuf>,
     /// URL of the API server; replaces the address in the kubeconfig.
     #[arg(long, value_name = "URL", help_heading = "Cluster")]
-    pub(crate) master: Option<String>,
+    master: Option<String>,
     /// The name of the cluster, for the provider.
     #[arg(long, default_value = "kubernetes", value_parser = super::cluster_name, help_heading = "Cluster")]
-    pub(crate) cluster_name: String,
+    cluster_name: String,
     /// Whose rights are checked: the ServiceAccount of the host, NAMESPACE/NAME, or self for the user of the kubeconfig.
     #[arg(long, value_name = "ACCOUNT", default_value = "kube-system/wasm-ccm", help_heading = "Cluster")]
-    pub(crate) rights_of: RightsOf,
+    rights_of: RightsOf,
     /// A cloud controller manager that may run beside this one because it serves another cloud: the name of its Lease or of its
     /// program. May be given several times.
     #[arg(long, value_name = "NAME", help_heading = "Cluster")]
-    pub(crate) beside: Vec<String>,
+    beside: Vec<String>,
     /// Time after which a Node that is not initialised, and a Service without an address, count as waiting.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse, help_heading = "Cluster")]
-    pub(crate) waiting_after: Duration,
+    waiting_after: Duration,
     /// Where the provider's component is: a file, a folder, or configmap:NAMESPACE/NAME[/KEY]. Without this flag, doctor looks for the
     /// ConfigMap of the overlays, kube-system/wasm-ccm-provider.
     #[arg(long, value_name = "SOURCE", help_heading = "Provider")]
-    pub(crate) provider: Option<String>,
+    provider: Option<String>,
     /// A YAML list of providers, instead of the flags for a single one.
     #[arg(long, value_name = "FILE", conflicts_with = "provider", conflicts_with_all = SINGLE, help_heading = "Provider")]
-    pub(crate) providers: Option<PathBuf>,
+    providers: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) record: RecordArgs,
+    record: RecordArgs,
     /// Also ask the cloud whether it accepts the credentials.
     #[arg(long, help_heading = "Provider")]
-    pub(crate) online: bool,
+    online: bool,
     #[command(flatten)]
-    pub(crate) leader: LeaderArgs,
+    leader: LeaderArgs,
     /// Output format.
     #[arg(long, short, value_enum, default_value = "text")]
     pub(crate) output: Output,
@@ -64,7 +64,7 @@ impl DoctorArgs {
     /// # Errors
     ///
     /// Names the flag, or the file and the field; repeats nothing that may be a secret.
-    pub(crate) fn configured(&self) -> Result<Vec<ProviderConfig>> {
+    fn configured(&self) -> Result<Vec<ProviderConfig>> {
         match &self.providers {
             Some(file) => config::read_file(file),
             None => {
@@ -74,37 +74,30 @@ impl DoctorArgs {
         }
     }
 
-    /// Whether the operator said where a component is.
-    pub(crate) const fn names_a_source(&self) -> bool {
-        self.provider.is_some() || self.providers.is_some()
+    /// What is examined.
+    ///
+    /// # Errors
+    ///
+    /// Names the flags of the election that do not go together.
+    pub(crate) fn settings(&self) -> Result<DoctorSettings> {
+        drop(self.leader.settings()?);
+        Ok(DoctorSettings {
+            access: Access { kubeconfig: self.kubeconfig.clone(), master: self.master.clone() },
+            cluster_name: self.cluster_name.clone(),
+            rights_of: self.rights_of.clone(),
+            beside: self.beside.clone(),
+            waiting_after: self.waiting_after,
+            providers: self.configured(),
+            is_source_named: self.names_a_source(),
+            online: self.online,
+            peers: self.leader.peers(None),
+            is_elected: self.leader.leader_elect,
+        })
     }
-}
 
-/// Whose rights are checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum RightsOf {
-    /// Of a ServiceAccount.
-    Account {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
-    /// Of whoever asks.
-    Myself,
-}
-
-impl FromStr for RightsOf {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once('/') {
-            Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
-                Ok(Self::Account { namespace: namespace.to_owned(), name: name.to_owned() })
-            }
-            None if text == "self" => Ok(Self::Myself),
-            _ => Err(format!("{text:?} is neither NAMESPACE/NAME, such as kube-system/wasm-ccm, nor self")),
-        }
+    /// Whether the operator said where a component is.
+    const fn names_a_source(&self) -> bool {
+        self.provider.is_some() || self.providers.is_some()
     }
 }
 

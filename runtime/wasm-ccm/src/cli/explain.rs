@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use anyhow::{Error, Result};
+use ccm_diagnosis::{Access, ExplainSettings, Wanted, address};
 use clap::Args;
 
 use super::tools::Output;
@@ -9,27 +11,46 @@ use super::tools::Output;
 /// Flags of `explain`.
 #[derive(Args)]
 pub(crate) struct ExplainArgs {
-    /// The kind of the object: service or node.
-    pub(crate) kind: String,
-    /// The object: NAMESPACE/NAME of a Service, NAME of a Node.
-    pub(crate) name: String,
+    /// The object, as kubectl names it: service NAME, svc/NAME, service NAMESPACE/NAME, node NAME or node/NAME.
+    #[arg(value_name = "OBJECT", required = true, num_args = 1..=2)]
+    object: Vec<String>,
+    /// Namespace of the Service. Without it, that of the kubeconfig.
+    #[arg(long, short, value_name = "NAMESPACE")]
+    namespace: Option<String>,
     /// Address of the health port of a running host, such as https://127.0.0.1:10258. Without it, the leader is found by its Lease and asked
     /// through the API server. Its certificate is not verified; no credential is sent there.
     #[arg(long, value_name = "URL")]
-    pub(crate) address: Option<String>,
+    address: Option<String>,
     /// How to reach the API server. Without it, the service account of the pod is used.
     #[arg(long, value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
+    kubeconfig: Option<PathBuf>,
     /// URL of the API server; replaces the address in the kubeconfig.
     #[arg(long, value_name = "URL")]
-    pub(crate) master: Option<String>,
+    master: Option<String>,
     /// Name of the Lease by which the leader is found, as for `run`.
     #[arg(long, value_name = "NAME", default_value = "cloud-controller-manager")]
-    pub(crate) leader_elect_resource_name: String,
+    leader_elect_resource_name: String,
     /// Namespace of the Lease and of the pods of the host, as for `run`.
     #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
-    pub(crate) leader_elect_resource_namespace: String,
+    leader_elect_resource_namespace: String,
     /// Output format.
     #[arg(long, short, value_enum, default_value = "text")]
     pub(crate) output: Output,
+}
+
+impl ExplainArgs {
+    /// What is explained, and whom it is asked of.
+    ///
+    /// # Errors
+    ///
+    /// The words name no object, or the address is none.
+    pub(crate) fn settings(&self) -> Result<ExplainSettings> {
+        Ok(ExplainSettings {
+            wanted: Wanted::parse(&self.object, self.namespace.as_deref()).map_err(Error::msg)?,
+            address: self.address.as_deref().map(address).transpose()?,
+            access: Access { kubeconfig: self.kubeconfig.clone(), master: self.master.clone() },
+            namespace: self.leader_elect_resource_namespace.clone(),
+            lease: self.leader_elect_resource_name.clone(),
+        })
+    }
 }

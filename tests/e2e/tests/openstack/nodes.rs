@@ -40,7 +40,8 @@ async fn a_node_gets_what_nova_says_of_its_server_with_an_application_credential
         assert_initialised(&node, &server.provider_id(), &server.address);
     }
     let asked = rig.proxy.since(mark);
-    assert!(asked.len() <= 15, "{asked:#?}");
+    // Its server, and its ports. The Go manager needs four for each.
+    assert!(asked.len() < 4 * names.len(), "{asked:#?}");
     assert!(asked.iter().all(|exchange| !exchange.is_write()), "{asked:#?}");
     rig.end(host).await;
 }
@@ -52,15 +53,20 @@ async fn a_node_is_found_with_a_password_and_in_lists_that_come_in_pieces() {
     let names = ["n1", "n2", "n3", "n4", "n5"];
     let servers = rig.tenant.boot(names).await.unwrap();
     rig.proxy.page(2);
-    let host = rig.start(&rig.configure(&rig.tenant.by_password(&rig.tenant.password), ""), &[]);
+    // The host finds all of them, and looks at them together: fewer, or one after the other, are asked for by their names.
     for name in names {
         NodeFixture::new(name).register(rig.client()).await.unwrap();
     }
+    let host = rig.start(&rig.configure(&rig.tenant.by_password(&rig.tenant.password), ""), &[]);
     for (name, server) in names.iter().zip(&servers) {
         let node = await_untainted(rig.client(), name).await;
         assert_initialised(&node, &server.provider_id(), &server.address);
     }
-    assert!(rig.proxy.count(Of::Operation("GET compute/v2.1/servers/detail")) >= 3, "five servers are three pieces");
+    let asked = rig.proxy.exchanges();
+    let lists =
+        asked.iter().filter(|exchange| Of::Operation("GET compute/v2.1/servers/detail").is(&exchange.operation));
+    let further = lists.filter(|exchange| exchange.uri.contains("marker=")).count();
+    assert!(further >= 2, "five servers are three pieces: {asked:#?}");
     rig.end(host).await;
 }
 

@@ -69,14 +69,14 @@ pub(crate) fn start_from(
     flags: &[&str],
 ) -> Actor {
     let url = cloud.url();
-    let (environment, flags) = configured(cloud, &url, environment, flags);
-    let all = flags.into_iter().chain([from(file)]);
-    Actor::from(Host::start_in(stage.kubeconfig(), &environment, all).unwrap())
+    let (environment, flags) = configured(cloud, file, &url, environment, flags);
+    Actor::from(Host::start_in(stage.kubeconfig(), &environment, flags).unwrap())
 }
 
-/// The environment and the flags of a host with this cloud at `url`, but for its component.
+/// The environment and the flags of a host with this cloud at `url`.
 fn configured<'a>(
     cloud: &Cloud,
+    file: &Path,
     url: &'a str,
     environment: &[(&'a str, &'a str)],
     flags: &[&str],
@@ -87,7 +87,8 @@ fn configured<'a>(
     let environment: Vec<_> = own.chain(environment.iter().copied()).collect();
     let grants = environment.iter().map(|(name, _)| format!("--allow-env={name}"));
     let flags = FLAGS.iter().chain(flags).map(|flag| (*flag).to_owned());
-    (environment, flags.chain(cloud.flags()).chain(grants).collect())
+    let flags = flags.chain(cloud.flags()).chain(grants).chain([from(file)]).collect();
+    (environment, flags)
 }
 
 /// Droplets with these IDs, each called `n` and its ID, with Nodes that are done.

@@ -1,23 +1,26 @@
 //! `wasm-ccm doctor`: every check, with what makes it fail on a real API server.
 
+mod api_server;
+mod leases;
+mod webhook;
+
 use std::path::Path;
+use std::process::Command;
 
 use ccm_cluster::NodeFixture;
 use ccm_e2e::host::{component, until};
 use ccm_e2e::manifest;
 use ccm_sim_digitalocean::TOKEN;
-use k8s_openapi::ByteString;
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
-use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Pod, Secret};
+use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
 use kube::Api;
 use kube::api::PostParams;
+use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
 use crate::bytes;
 use crate::digitalocean::Cloud;
-use crate::look::{await_untainted, nodes};
-use crate::mistakes::run;
+use crate::look::{await_untainted, nodes, patch};
+use crate::mistakes::{ended, run};
 use crate::service_look::{annotated, await_reason, await_served, serve};
 use crate::stage::{LIMIT, RIVAL, Stage, cloudlycke};
 
@@ -128,7 +131,7 @@ async fn an_api_server_that_cannot_be_asked_is_wrong_and_the_provider_is_judged_
     let provider = provider();
     for (flags, part) in [
         (["--kubeconfig=/nowhere/config", &provider], "/nowhere/config"),
-        (["--master=http://127.0.0.1:1", &provider], "http://127.0.0.1:1 cannot be reached"),
+        (["--master=http://127.0.0.1:1", &provider], "http://127.0.0.1:1 (--master) cannot be reached"),
     ] {
         let answer = asked(&flags);
         let (_, found) = answer.one("api-server", "wrong");
@@ -138,6 +141,10 @@ async fn an_api_server_that_cannot_be_asked_is_wrong_and_the_provider_is_judged_
             answer.one(check, "unjudged");
         }
     }
+    // A component that only the API server leads to.
+    let (objects, found) = asked(&["--master=http://127.0.0.1:1"]).one("providers", "unjudged");
+    assert_eq!(objects, ["configmap:kube-system/wasm-ccm-provider"]);
+    assert!(found.contains("the API server, which was not reached"), "{found}");
     let stage = Stage::bare(ccm_cluster::Settings::default()).await;
     let text = std::fs::read_to_string(stage.kubeconfig()).unwrap();
     let mut config: Value = serde_saphyr::from_str(&text).unwrap();
@@ -217,33 +224,71 @@ async fn nodes_that_wait_and_nodes_that_nobody_can_serve_are_named() {
     assert_eq!(nodes(stage.client()).get("waits").await.unwrap().spec.unwrap().provider_id, None, "it wrote something");
 }
 
+/// The commands that it prints are for a shell.
 #[tokio::test]
-async fn another_manager_is_told_by_its_lease_and_by_its_pod() {
+async fn the_command_that_gives_missing_rights_works_as_it_is_pasted() {
     let stage = Stage::new().await;
-    let (_, found) = doctor(&stage.cluster.kubeconfig(), &[&provider()]).one("leases", "wrong");
-    assert!(found.starts_with("there is no Lease kube-system/cloud-controller-manager"), "{found}");
-
-    let now = jiff::Timestamp::now();
-    let spec = json!({ "holderIdentity": "go_1", "leaseDurationSeconds": 600, "renewTime": format!("{now:.6}") });
-    let lease = json!({ "metadata": { "name": "digitalocean-cloud-controller-manager" }, "spec": spec });
-    create(Api::<Lease>::namespaced(stage.client().clone(), "kube-system"), lease).await;
-    let container = json!({ "name": "ccm", "image": "x", "command": ["/bin/openstack-cloud-controller-manager"] });
-    let pod = json!({ "metadata": { "name": "openstack" }, "spec": { "containers": [container] } });
-    create(Api::<Pod>::namespaced(stage.client().clone(), "kube-system"), pod).await;
-
-    let flags = [provider(), "--leader-elect=false".to_owned()];
-    let flags = flags.each_ref().map(String::as_str);
+    let credential = "--credential=access-token=secret:cloud/digitalocean/access-token";
+    let component = format!("--provider={}", component("providers/digitalocean.wasm").unwrap().display());
+    let flags = [
+        component.as_str(),
+        credential,
+        "--leader-elect-resource-name=second",
+        "--leader-elect-resource-namespace=cloud",
+    ];
+    let namespace = json!({ "metadata": { "name": "cloud" } });
+    create(Api::<Namespace>::all(stage.client().clone()), namespace).await;
     let answer = doctor(&stage.cluster.kubeconfig(), &flags);
-    let (objects, found) = answer.one("leases", "wrong");
-    assert_eq!(objects, ["Lease kube-system/digitalocean-cloud-controller-manager"]);
-    assert!(found.starts_with("go_1 holds it"), "{found}");
-    let (objects, found) = answer.one("managers", "wrong");
-    assert_eq!(objects, ["Pod kube-system/openstack"]);
-    assert!(found.starts_with("runs openstack-cloud-controller-manager"), "{found}");
+    let (_, found) = answer.one("rights", "wrong");
+    for right in [
+        "get, update leases.coordination.k8s.io second in cloud",
+        "watch secrets digitalocean in cloud",
+        "patch configmaps wasm-ccm-components in cloud",
+    ] {
+        assert!(found.contains(right), "{right}: {found}");
+    }
+    assert!(!found.contains("nodes"), "{found}");
+    let fix = answer.of("rights")[0]["fix"].as_str().unwrap();
+    let command = fix.split('`').nth(1).unwrap();
+    assert!(command.ends_with("| kubectl apply --server-side -f -"), "{command}");
+    // As kubectl gets it.
+    let folder = stage.folder().join("bin");
+    std::fs::create_dir(&folder).unwrap();
+    let kubectl = folder.join("kubectl");
+    std::fs::write(&kubectl, "#!/bin/sh\ncat > \"$(dirname \"$0\")/got\"\n").unwrap();
+    std::fs::set_permissions(&kubectl, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let pasted = ended(Command::new("sh").args(["-c", command]).env("PATH", path));
+    assert!(pasted.status.success(), "{pasted:?}");
+    let got: Value = serde_json::from_slice(&std::fs::read(folder.join("got")).unwrap()).unwrap();
+    let objects: Vec<DynamicObject> = serde_json::from_value(got["items"].clone()).unwrap();
+    manifest::apply_all(stage.client(), &objects).await.unwrap();
+    // The API server reads the rules a moment later.
+    let given = async || Ok(doctor(&stage.cluster.kubeconfig(), &flags).are_all("rights", "good"));
+    until(LIMIT, given).await.unwrap();
+}
 
-    let allowed = ["--beside=digitalocean-cloud-controller-manager", "--beside=openstack-cloud-controller-manager"];
-    let answer = doctor(&stage.cluster.kubeconfig(), &[&flags[..], &allowed].concat());
-    assert!(answer.are_all("leases", "good") && answer.are_all("managers", "good"), "{}", answer.text);
+#[tokio::test]
+async fn two_doctors_at_once_say_the_same_and_change_nothing() {
+    let stage = Stage::new().await;
+    NodeFixture::new("waits").register(stage.client()).await.unwrap();
+    serve(stage.client(), "web", json!({})).await;
+    let versions = async || {
+        let node = nodes(stage.client()).get("waits").await.unwrap().metadata.resource_version;
+        let service = Api::<Service>::namespaced(stage.client().clone(), "default").get("web").await.unwrap();
+        (node, service.metadata.resource_version)
+    };
+    let before = versions().await;
+    let provider = provider();
+    let kubeconfig = stage.cluster.kubeconfig();
+    let both = std::thread::scope(|scope| {
+        let look = || doctor(&kubeconfig, &[&provider, "--waiting-after=1h"]);
+        [scope.spawn(look), scope.spawn(look)].map(|one| one.join().unwrap())
+    });
+    let [first, second] = both;
+    assert_eq!(first.findings, second.findings);
+    assert!(first.of("leases")[0]["found"].as_str().unwrap().starts_with("there is no Lease"), "{}", first.text);
+    assert_eq!(versions().await, before);
 }
 
 #[tokio::test]
@@ -331,6 +376,18 @@ async fn services_that_wait_are_told_with_their_condition_and_finalizers_without
     assert_eq!(objects, ["Service default/bad"]);
     assert_eq!(found, format!("waits (InvalidService): {message}"));
 
+    let excluded =
+        json!({ "metadata": { "labels": { "node.kubernetes.io/exclude-from-external-load-balancers": "" } } });
+    patch(stage.client(), "n1", &excluded).await;
+    let nobody = async || {
+        let answer = doctor(&stage.cluster.kubeconfig(), &[&provider()]);
+        let found = |finding: &&Value| {
+            finding["found"].as_str().unwrap().starts_with("no Node is behind the load balancers of 2")
+        };
+        Ok(answer.of("services").iter().any(found))
+    };
+    until(LIMIT, nobody).await.unwrap();
+
     // It gives its Lease back.
     host.end().await;
     let answer = doctor(&stage.cluster.kubeconfig(), &[&provider()]);
@@ -339,52 +396,4 @@ async fn services_that_wait_are_told_with_their_condition_and_finalizers_without
     let services = answer.of("services");
     let kept = services.iter().find(|finding| finding["found"].as_str().unwrap().contains("no host runs")).unwrap();
     assert!(kept["objects"].as_array().unwrap().contains(&json!("Service default/good")), "{kept}");
-}
-
-#[tokio::test]
-async fn certificates_of_the_webhook_are_told_before_they_expire() {
-    let stage = Stage::new().await;
-    let pem = |year: i32| {
-        let key = rcgen::KeyPair::generate().unwrap();
-        let mut parameters =
-            rcgen::CertificateParams::new(vec!["wasm-ccm-webhook.kube-system.svc".to_owned()]).unwrap();
-        parameters.not_before = rcgen::date_time_ymd(2000, 1, 1);
-        parameters.not_after = rcgen::date_time_ymd(year, 1, 1);
-        parameters.self_signed(&key).unwrap().pem()
-    };
-    let path = manifest::folder().join("optional/webhook/validating-webhook.yaml");
-    let text = std::fs::read_to_string(path).unwrap();
-    let mut config: ValidatingWebhookConfiguration = serde_saphyr::from_str(&text).unwrap();
-    let all: Api<ValidatingWebhookConfiguration> = Api::all(stage.client().clone());
-    let how = PostParams::default();
-    config = all.create(&how, &config).await.unwrap();
-    let look = || doctor(&stage.cluster.kubeconfig(), &[&provider()]);
-    let wrong = |answer: &Answer, part: &str| {
-        let webhook = answer.of("webhook");
-        let says =
-            |finding: &&&Value| finding["judgement"] == "wrong" && finding["found"].as_str().unwrap().contains(part);
-        assert_eq!(webhook.iter().filter(says).count(), 1, "{part}: {}", answer.text);
-    };
-    let answer = look();
-    wrong(&answer, "no caBundle");
-    wrong(&answer, "no certificate in tls.crt");
-
-    config.webhooks.as_mut().unwrap()[0].client_config.ca_bundle = Some(ByteString(pem(2020).into_bytes()));
-    config = all.replace("wasm-ccm", &how, &config).await.unwrap();
-    let secret = |year| {
-        let data = json!({ "tls.crt": pem(year), "tls.key": "-" });
-        json!({ "metadata": { "name": "wasm-ccm-webhook" }, "stringData": data })
-    };
-    let secrets = Api::<Secret>::namespaced(stage.client().clone(), "kube-system");
-    create(secrets.clone(), secret(2021)).await;
-    let answer = look();
-    wrong(&answer, "the CA in its configuration expired on 2020-01-01");
-    wrong(&answer, "the certificate expired on 2021-01-01");
-
-    config.webhooks.as_mut().unwrap()[0].client_config.ca_bundle = Some(ByteString(pem(2400).into_bytes()));
-    drop(all.replace("wasm-ccm", &how, &config).await.unwrap());
-    let good: Secret = serde_json::from_value(secret(2400)).unwrap();
-    secrets.replace("wasm-ccm-webhook", &how, &good).await.unwrap();
-    let answer = look();
-    assert!(answer.are_all("webhook", "good") && answer.of("webhook").len() == 2, "{}", answer.text);
 }

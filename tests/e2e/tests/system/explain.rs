@@ -2,6 +2,9 @@
 
 use ccm_cluster::NodeFixture;
 use ccm_sim_digitalocean::{Act, Endpoint, Fault, Requests, When};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use kube::api::PostParams;
 use serde_json::{Value, json};
 
 use crate::cloud::{Cloud, SCRIPT, send};
@@ -75,6 +78,12 @@ async fn a_stuck_service_is_followed_to_its_failing_cloud_call_in_one_command() 
     assert!(code == Some(1) && (1.0..=600.0).contains(&next), "{told:#}");
     assert_eq!((&told["verdict"], &told["failure"]["reaction"]), (&json!("wrong"), &json!("retry")), "{told:#}");
 
+    // As kubectl takes it; the kubeconfig says no other namespace.
+    for words in [&["service", "web"][..], &["svc/web"], &["Services", "web", "-n", "default"]] {
+        let (code, told) = explained(&stage, &[words, &[&at]].concat()).await;
+        assert_eq!((code, &told["object"]), (Some(1), &json!("service default/web")), "{words:?}: {told:#}");
+    }
+
     // Another manager's, and one that wants none.
     let (code, told) = explained(&stage, &["service", "default/theirs", &at]).await;
     assert_eq!((code, &told["class"]), (Some(3), &json!("other.example/lb")), "{told:#}");
@@ -86,8 +95,12 @@ async fn a_stuck_service_is_followed_to_its_failing_cloud_call_in_one_command() 
             "there is no service default/nobody: look with kubectl get services",
         ),
         (["node", "nobody", &at], "there is no node nobody"),
-        (["service", "web", &at], "say NAMESPACE/NAME, such as default/web"),
+        (["service", "default/web/status", &at], "is no name of an object"),
         (["pod", "default/web", &at], "is no kind that this explains"),
+        (
+            ["service/web", "--namespace=shop", &at],
+            "there is no service shop/web (there is one in default: -n NAMESPACE)",
+        ),
         (["node", "n", "--address=https://u:hunter2@host"], "--address is no address of a health port"),
     ] {
         let (code, stdout, stderr) = explain(&stage, &args).await;
@@ -169,6 +182,43 @@ async fn nodes_whose_lookup_fails_and_deletions_that_are_held_say_why() {
         &text,
         &["it has the uninitialized taint", "simulated cloud API failure", "asked      no host could be asked"],
     );
+}
+
+/// Nobody leads then, and what the host refuses was in no explanation.
+#[tokio::test]
+async fn a_first_component_that_is_refused_is_told_while_nobody_leads() {
+    let stage = Stage::new().await;
+    serve(stage.client(), "web", json!({})).await;
+    let host = stage.cloudlycke(&["--leader-elect=true", "--cloud-provider=another"]);
+    host.await_log(LIMIT, &["provider not taken"]).await.unwrap();
+    let (code, told) = explained(&stage, &["service", "default/web", &address(&host)]).await;
+    let refused = told["refused"][0].as_str().unwrap();
+    has_all(refused, &["component of ", " at identity, none serves: "]);
+    has_all(told["advice"][0].as_str().unwrap(), &["correct what is refused"]);
+    assert_eq!(code, Some(3), "{told:#}");
+    host.end().await;
+}
+
+#[tokio::test]
+async fn a_holder_that_died_and_an_api_server_that_is_away_are_told_with_the_way_out() {
+    let stage = Stage::new().await;
+    serve(stage.client(), "web", json!({})).await;
+    let renewed = format!("{:.6}", jiff::Timestamp::now());
+    let spec = json!({ "holderIdentity": "node-1_7", "leaseDurationSeconds": 1, "renewTime": renewed });
+    let lease = json!({ "metadata": { "name": "cloud-controller-manager" }, "spec": spec });
+    let leases = Api::<Lease>::namespaced(stage.client().clone(), "kube-system");
+    leases.create(&PostParams::default(), &serde_json::from_value(lease).unwrap()).await.unwrap();
+    let (_, told) = explained(&stage, &["service", "web"]).await;
+    let tried = told["tried"][0].as_str().unwrap();
+    has_all(tried, &["nobody leads: node-1_7 is in the Lease, and did not renew it in 1s"]);
+
+    let text = std::fs::read_to_string(stage.kubeconfig()).unwrap();
+    let away = stage.file("away", text.replace(&stage.cluster.url(), "https://127.0.0.1:1")).display().to_string();
+    let (code, text, stderr) = explain_with(&away, &["service", "web"]).await;
+    assert_eq!((code, stderr.as_str()), (Some(3), ""), "{text}");
+    let place = format!("tried      the API server at https://127.0.0.1:1 (--kubeconfig {away}) does not answer: ");
+    has_all(&text, &[&place, "to do      check the address in --kubeconfig or --master"]);
+    assert_eq!(text.matches("tried ").count(), 1, "{text}");
 }
 
 /// A cloud that sends the token back in an error, which the component puts into its failure.

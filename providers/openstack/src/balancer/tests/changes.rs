@@ -159,6 +159,8 @@ fn os_178_a_port_of_another_protocol_comes_beside_the_one_that_there_is() {
     let udp = ccm_sdk::types::ServicePort { protocol: ccm_sdk::types::Protocol::Udp, ..port(80, 30_001) };
     service.ports.push(udp);
     assert_eq!(reaction(&run(&service)), Reaction::Pending);
+    later(&cloud);
+    strangers::until_quiet(&cloud, || run(&service));
     let all = writes(&cloud);
     assert_eq!(all.len(), 1, "os_178: {all:?}");
     let listener = &all[0].1["listener"];
@@ -439,10 +441,14 @@ fn a_pool_of_this_service_that_no_listener_has_goes_and_one_of_another_stays() {
     let own = free("pool-8", &format!("pool_7_{NAME}"));
     let other = free("pool-9", "pool_0_kube_service_kubernetes_default_other");
     let line = "load-balancer DELETE /lbaas/pools/pool-8";
-    let cloud = cloud_of(&balancer(), &[listener()], &[pool(), own, other], &[member(1), member(2)])
-        .on(line, Reply::status(204));
-    run(&settled(&[]));
-    assert_eq!(written(&cloud), [line]);
+    for pools in [[pool(), own.clone(), other.clone()], [other.clone(), own, pool()]] {
+        let cloud = cloud_of(&balancer(), &[listener()], &[pool(), other.clone()], &[member(1), member(2)])
+            .on(POOLS, many("pools", &pools))
+            .on(line, Reply::status(204))
+            .on("load-balancer DELETE /lbaas/pools/pool-9", Reply::status(204));
+        assert_eq!(all(&cloud, &settled(&[])).outcome.failure, None);
+        assert_eq!(written(&cloud), [line]);
+    }
 }
 
 #[test]

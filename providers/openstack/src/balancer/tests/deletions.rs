@@ -1,5 +1,6 @@
 //! One that goes, or is given up.
 
+use super::strangers::until_quiet;
 use super::*;
 
 const DELETE: &str = "load-balancer DELETE /lbaas/loadbalancers/lb-1";
@@ -207,9 +208,23 @@ fn a_uid_that_a_service_left_behind_keeps_no_load_balancer() {
     ] {
         let balancer = with(balancer(), json!({ "tags": tags }));
         let cloud = gone(cloud_of(&balancer, &listeners, &[pool()], &[]))
-            .on("load-balancer DELETE /lbaas/listeners/listener-1", Reply::status(204));
+            .on("load-balancer DELETE /lbaas/listeners/listener-1", Reply::status(204))
+            .on("load-balancer DELETE /lbaas/pools/pool-1", Reply::status(204))
+            .on("load-balancer PUT /lbaas/loadbalancers/lb-1", Reply::json(200, "{}"));
         assert_eq!(reaction(&delete(&settled(&[]))), Reaction::Pending, "{case}");
-        assert_eq!(written(&cloud).contains(&DELETE.to_owned()), goes, "{case}: {:?}", written(&cloud));
+        later(&cloud);
+        until_quiet(&cloud, || delete(&settled(&[])));
+        let expected = match goes {
+            true => vec![RELEASE, DELETE],
+            false => vec![
+                "load-balancer DELETE /lbaas/listeners/listener-1",
+                "load-balancer DELETE /lbaas/pools/pool-1",
+                "load-balancer PUT /lbaas/loadbalancers/lb-1",
+            ],
+        };
+        assert_eq!(written(&cloud)[..expected.len()], expected, "{case}: {:?}", written(&cloud));
+        // Only what was deleted already is asked for again, of an answer that does not change.
+        assert!(!written(&cloud)[expected.len()..].iter().any(|line| !expected.contains(&line.as_str())), "{case}");
         // Nor does it keep one in ERROR from being made anew.
         let broken = with(balancer, json!({ "provisioning_status": "ERROR" }));
         let cloud = gone(cloud_of(&broken, &listeners, &[pool()], &[]));
@@ -324,6 +339,7 @@ fn what_was_asked_for_without_an_answer_is_waited_for_before_nothing_is_left() {
 #[test]
 fn one_with_a_listener_that_is_not_the_services_stays_whatever_its_tags_say() {
     let gone_listener = "load-balancer DELETE /lbaas/listeners/listener-1";
+    let (gone_pool, put) = ("load-balancer DELETE /lbaas/pools/pool-1", "load-balancer PUT /lbaas/loadbalancers/lb-1");
     for (case, tags) in [
         ("another Service", json!(["kube_service_kubernetes_default_b", "kubernetes.io/service-uid/uid-b"])),
         ("a namesake", json!([NAME, "kubernetes.io/service-uid/uid-b"])),
@@ -335,8 +351,11 @@ fn one_with_a_listener_that_is_not_the_services_stays_whatever_its_tags_say() {
         );
         let cloud = gone(cloud_of(&balancer(), &[listener(), other.clone()], &[pool()], &[]))
             .on(gone_listener, Reply::status(204));
+        let cloud = cloud.on(gone_pool, Reply::status(204)).on(put, Reply::json(200, "{}"));
         assert_eq!(reaction(&delete(&settled(&[]))), Reaction::Pending, "{case}");
-        assert_eq!(written(&cloud), [gone_listener], "{case}");
+        later(&cloud);
+        until_quiet(&cloud, || delete(&settled(&[])));
+        assert_eq!(written(&cloud)[..], [gone_listener, gone_pool, put], "{case}");
         // Nor is it made anew.
         let broken = state("ERROR");
         let cloud = gone(cloud_of(&broken, &[listener(), other.clone()], &[pool()], &[]));

@@ -1,5 +1,6 @@
 //! Whose a load balancer is, and who shares it.
 
+use super::strangers::until_quiet;
 use super::*;
 
 fn other_uid() -> Value {
@@ -226,13 +227,19 @@ fn os_199_who_shares_and_follows_nodes_changes_members_and_no_monitor() {
     let a = "kube_service_kubernetes_default_a";
     let shared = with(balancer(), json!({ "name": a, "tags": [a, NAME, UID] }));
     let watched = with(pool(), json!({ "healthmonitor_id": "hm-1" }));
-    let monitor = json!({ "id": "hm-1", "name": format!("monitor_0_{NAME}"), "type": "TCP", "delay": 5, "timeout": 3,
+    let monitor = json!({ "id": "hm-1", "name": format!("monitor_0_{NAME}"), "type": "TCP", "delay": 9, "timeout": 3,
                           "max_retries": 1, "max_retries_down": 3 });
     let cloud = cloud_of(&shared, &[listener()], &[watched], &[member(1)])
         .always("load-balancer GET /lbaas/healthmonitors/hm-1", one("healthmonitor", &monitor))
         .on("load-balancer PUT /lbaas/pools/pool-1/members", accepted());
-    update_backends(&usual(), &host(), &settled(&[(names::MONITOR, "true")]), &nodes());
+    let cloud = cloud.on("load-balancer PUT /lbaas/healthmonitors/hm-1", Reply::json(200, "{}"));
+    let service = settled(&[(names::MONITOR, "true")]);
+    until_quiet(&cloud, || update_backends(&usual(), &host(), &service, &nodes()));
     assert_eq!(written(&cloud), ["load-balancer PUT /lbaas/pools/pool-1/members"], "os_199");
+    // A call for the whole Service does.
+    let cloud = cloud.on("load-balancer GET /lbaas/pools/pool-1/members", many("members", &[member(1), member(2)]));
+    run(&service);
+    assert!(written(&cloud).contains(&"load-balancer PUT /lbaas/healthmonitors/hm-1".to_owned()), "os_199");
 }
 
 #[test]
@@ -330,8 +337,17 @@ fn another_name_of_the_cluster_is_told_to_what_has_the_services_uid() {
     assert_eq!(written(&cloud), gone);
     // What leads to another cluster's by its ID renames nothing.
     let others = with(lb, json!({ "tags": [old, "kubernetes.io/service-uid/another"] }));
-    let cloud = cloud_of(&others, &[], &[], &[]).on(&lines[0], Reply::json(200, "{}"));
-    run(&settled(&[]));
+    let of_lb_of_others = named(
+        with(listener(), json!({ "tags": [old, "kubernetes.io/service-uid/another"], "protocol_port": 81 })),
+        format!("listener_0_{old}"),
+    );
+    let pool_of_others = named(pool(), format!("pool_0_{old}"));
+    let cloud = lines.iter().fold(cloud_of(&others, &[of_lb_of_others], &[pool_of_others], &[]), |cloud, line| {
+        cloud.on(line, Reply::json(200, "{}"))
+    });
+    let cloud = cloud.on("load-balancer POST /lbaas/pools", Reply::json(201, "{}"));
+    until_quiet(&cloud, || run(&settled(&[])));
+    assert!(!written(&cloud).iter().any(|line| lines[1..].contains(line)), "os_206: {:?}", written(&cloud));
     assert!(writes(&cloud).iter().all(|(_, body)| body["loadbalancer"].get("name").is_none()), "os_206");
 }
 

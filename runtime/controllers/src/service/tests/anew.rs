@@ -7,7 +7,7 @@ use ccm_cloud::Reaction;
 use super::whole::{World, seconds, slow};
 use super::*;
 use crate::service::ServiceMemory;
-use crate::service::condition::REASONS;
+use crate::service::condition::reasons;
 use crate::service::metrics::ReasonLabel;
 use crate::store::FirstList;
 use crate::testing::Log;
@@ -51,7 +51,7 @@ async fn a_service_that_goes_between_two_controllers_is_not_counted_any_more() {
     world.memory = Some(ServiceMemory::new(&metrics.service, &FirstList::there()));
     let counted = || {
         let of = |reason| metrics.service.not_ready.get_or_create_owned(&ReasonLabel { reason }).get();
-        (metrics.service.pending.get(), REASONS.into_iter().map(of).sum::<i64>())
+        (metrics.service.pending.get(), reasons().map(of).sum::<i64>())
     };
     world.cloud.fail("ensure", "web", [failure(Reaction::Quota, "no more of them")]);
     world.run(async |_: &mut World| seconds(1).await).await;

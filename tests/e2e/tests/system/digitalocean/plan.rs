@@ -4,13 +4,13 @@ use std::path::Path;
 use std::process::Stdio;
 
 use ccm_cluster::{NodeFixture, Write, await_absent};
-use ccm_e2e::host::program;
+use ccm_e2e::host::{component, program};
 use ccm_sim_digitalocean::{Act, Droplet, Endpoint, Fault, Requests, TOKEN, When};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use super::{Cloud, await_balanced, configured, initialised, is_served, members, provider, provider_id, start};
+use super::{Cloud, await_balanced, configured, initialised, is_served, members, provider_id, start};
 use crate::look::{await_untainted, get, nodes};
 use crate::service_look::{FINALIZER, annotated, await_service, change, delete, serve, services, the};
 use crate::stage::{LIMIT, RIVAL, Stage};
@@ -62,9 +62,10 @@ async fn asked(
     words: &[&str],
 ) -> Planned {
     let url = cloud.url();
-    let (environment, flags) = configured(cloud, &url, environment, flags);
+    let (environment, flags) =
+        configured(cloud, &component("providers/digitalocean.wasm").unwrap(), &url, environment, flags);
     let mut command = Command::new(program().unwrap());
-    command.arg("plan").args(words).arg("--kubeconfig").arg(kubeconfig).args(flags).arg(provider()).envs(environment);
+    command.arg("plan").args(words).arg("--kubeconfig").arg(kubeconfig).args(flags).envs(environment);
     let ended = command.stdin(Stdio::null()).kill_on_drop(true).output();
     let output = tokio::time::timeout(LIMIT, ended).await.unwrap().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();

@@ -1,0 +1,18 @@
+//! What both commands ask of the cluster, read and judged in one place.
+//!
+//! | module | asks for |
+//! |---|---|
+//! | [`api_server`] | the API server itself: where it is, who asks, how long an answer may take |
+//! | [`lease`] | the Leases of managers: who holds one, and whether the holder renews it |
+//! | [`pods`] | the pods that may be a host, or another manager |
+//! | [`objects`] | Nodes and Services: their state, with the predicates of the controllers |
+//! | [`events`] | the Events of an object |
+
+pub(crate) mod api_server;
+pub(crate) mod events;
+pub(crate) mod lease;
+pub(crate) mod objects;
+pub(crate) mod pods;
+
+pub use api_server::Access;
+pub(crate) use api_server::{ANSWER, Cluster, answered};

@@ -1,0 +1,147 @@
+//! Nodes and Services, as the controllers judge them.
+
+use std::sync::Arc;
+
+use ccm_controllers::{
+    Node, is_deleting, is_load_balancer, is_uninitialized, load_balancer_class, needs_cleanup, published_addresses,
+    ready_condition, was_ensured_here,
+};
+use k8s_openapi::api::core::v1::{Node as WholeNode, Service};
+use kube::{Api, Client};
+
+use super::api_server::{all, answered};
+use crate::explain::Target;
+
+/// The object that is asked about, as far as it matters.
+#[derive(Debug)]
+pub(crate) enum Object {
+    /// The API server does not have it.
+    Missing,
+    /// The API server does not say.
+    Unread,
+    Service(ServiceFacts),
+    Node(NodeFacts),
+}
+
+/// What a Service says.
+#[derive(Debug, Default)]
+pub(crate) struct ServiceFacts {
+    pub(crate) uid: String,
+    pub(crate) is_load_balancer: bool,
+    pub(crate) is_deleting: bool,
+    /// A host of wasm-ccm has worked on it.
+    pub(crate) is_known_here: bool,
+    /// The load balancer has to go, and the finalizer waits for that.
+    pub(crate) needs_cleanup: bool,
+    pub(crate) class: Option<String>,
+    pub(crate) addresses: Vec<String>,
+    /// Status, reason and message of the condition `LoadBalancerReady`.
+    pub(crate) ready: Option<(String, String, String)>,
+}
+
+/// What a Node says.
+#[derive(Debug, Default)]
+pub(crate) struct NodeFacts {
+    pub(crate) uid: String,
+    pub(crate) provider_id: Option<String>,
+    pub(crate) is_uninitialised: bool,
+    pub(crate) is_deleting: bool,
+    /// Status and message of the condition `Ready`.
+    pub(crate) ready: Option<(String, String)>,
+}
+
+impl ServiceFacts {
+    /// What it says.
+    pub(crate) fn of(service: &Service) -> Self {
+        let ready = ready_condition(service);
+        Self {
+            uid: service.metadata.uid.clone().unwrap_or_default(),
+            is_load_balancer: is_load_balancer(service),
+            is_deleting: is_deleting(service),
+            is_known_here: is_known_here(service),
+            needs_cleanup: needs_cleanup(service),
+            class: load_balancer_class(service).map(ToOwned::to_owned),
+            addresses: published_addresses(service),
+            ready: ready.map(|one| (one.status.clone(), one.reason.clone(), one.message.clone())),
+        }
+    }
+
+    /// Whether its load balancer has to go, if it has one.
+    pub(crate) const fn is_going(&self) -> bool {
+        self.is_deleting || self.needs_cleanup
+    }
+}
+
+impl NodeFacts {
+    fn of(whole: WholeNode) -> Result<Self, String> {
+        let conditions = whole.status.as_ref().and_then(|status| status.conditions.as_ref());
+        let ready = conditions.into_iter().flatten().find(|condition| condition.type_ == "Ready");
+        let ready = ready.map(|condition| (condition.status.clone(), condition.message.clone().unwrap_or_default()));
+        // As the controllers have it.
+        let node: Node = serde_json::to_value(whole)
+            .and_then(serde_json::from_value)
+            .map_err(|error| format!("the Node cannot be understood: {error}"))?;
+        Ok(Self {
+            uid: node.uid.as_deref().unwrap_or_default().to_owned(),
+            provider_id: node.provider_id.as_deref().map(ToOwned::to_owned),
+            is_uninitialised: is_uninitialized(&node),
+            is_deleting: node.is_deleting,
+            ready,
+        })
+    }
+}
+
+/// Whether a host of wasm-ccm has worked on it: it has our condition, or our record. All cloud controller managers use the same finalizer.
+pub(crate) fn is_known_here(service: &Service) -> bool {
+    ready_condition(service).is_some() || was_ensured_here(service)
+}
+
+/// The object.
+///
+/// # Errors
+///
+/// The API server does not give it: why.
+pub(crate) async fn of(client: &Client, target: &Target) -> Result<Object, String> {
+    let unread = |why: String| format!("{target} cannot be read: {why}");
+    let client = client.clone();
+    let object = match target {
+        Target::Service { namespace, name } => {
+            let service =
+                answered(Api::<Service>::namespaced(client, namespace).get_opt(name)).await.map_err(unread)?;
+            service.as_ref().map(ServiceFacts::of).map(Object::Service)
+        }
+        Target::Node { name } => {
+            let node = answered(Api::<WholeNode>::all(client).get_opt(name)).await.map_err(unread)?;
+            node.map(NodeFacts::of).transpose().map_err(unread)?.map(Object::Node)
+        }
+    };
+    Ok(object.unwrap_or(Object::Missing))
+}
+
+/// All Nodes, as the controllers have them.
+///
+/// # Errors
+///
+/// The API server does not give them: why.
+pub(crate) async fn nodes(client: &Client) -> Result<Vec<Arc<Node>>, String> {
+    let nodes: Vec<Node> = all(client, "/api/v1/nodes", None).await?;
+    Ok(nodes.into_iter().map(Arc::new).collect())
+}
+
+/// All Services.
+///
+/// # Errors
+///
+/// The API server does not give them: why.
+pub(crate) async fn services(client: &Client) -> Result<Vec<Service>, String> {
+    all(client, "/api/v1/services", None).await
+}
+
+/// All Services of this name, in whatever namespace.
+///
+/// # Errors
+///
+/// The API server does not give them: why.
+pub(crate) async fn services_named(client: &Client, name: &str) -> Result<Vec<Service>, String> {
+    all(client, "/api/v1/services", Some(&format!("metadata.name={name}"))).await
+}

@@ -1,0 +1,274 @@
+//! Leases: whether a host leads, and whether another manager leads in its place or beside it.
+
+use ccm_rollout::PeerSettings;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::Client;
+
+use super::finding::{Check, Finding};
+use super::server::{CLOCKS_APART, Clock};
+use crate::ask::lease::{self, Hold, Standing, Standings};
+use crate::ask::pods::{MANAGER, Whose, whose};
+
+/// The Lease of kube-controller-manager while its cloud controllers move to another manager.
+const MIGRATION: &str = "cloud-provider-extraction-migration";
+
+/// Whether a host leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Led {
+    /// One does.
+    Yes,
+    /// Nobody does, or another manager.
+    No,
+    /// Nobody can tell: there is no election, or the Lease cannot be read.
+    Unknown,
+}
+
+/// Whose Leases are judged.
+pub(super) struct Judge<'a> {
+    pub(super) peers: &'a PeerSettings,
+    /// Without it, the hosts have no Lease.
+    pub(super) is_elected: bool,
+    /// Managers that may be there.
+    pub(super) beside: &'a [String],
+    /// Those that live, in the namespace of the Lease.
+    pub(super) pods: &'a [Pod],
+}
+
+impl Judge<'_> {
+    /// Looks at the Leases for as long as it takes to see whether their holders live.
+    pub(super) async fn read(&self, client: &Client, clock: Clock) -> (Vec<Finding>, Led) {
+        let PeerSettings { namespace, lease: name, .. } = self.peers;
+        let (all, not_all) = match lease::watch_all(client, namespace, |name| self.is_of_a_manager(name)).await {
+            Ok(all) => (all, None),
+            // The host itself may read one Lease.
+            Err(why) => match lease::watch(client, namespace, name).await {
+                Ok(one) => (one.into_iter().map(|standing| (name.clone(), standing)).collect(), Some(why)),
+                Err(why) => {
+                    let found = format!("the Leases in {namespace} cannot be read: {why}");
+                    let fix = "give a kubeconfig that may list Leases in this namespace";
+                    return (vec![Check::Leases.unjudged(found, fix)], Led::Unknown);
+                }
+            },
+        };
+        let (mut findings, led) = self.judge(&all, clock.now());
+        if let Some(why) = not_all {
+            let fix = "give a kubeconfig that may list Leases, such as an administrator's";
+            findings.push(Check::Leases.unjudged(format!("other managers may hold a Lease: {why}"), fix));
+        }
+        (findings, led)
+    }
+
+    /// kube-controller-manager and kube-scheduler lead in every cluster, and are nobody's business here.
+    fn is_of_a_manager(&self, name: &str) -> bool {
+        name == self.peers.lease || name.contains(MANAGER) || name == MIGRATION
+    }
+
+    fn judge(&self, all: &Standings, now: Timestamp) -> (Vec<Finding>, Led) {
+        let is_ours = |name: &str| self.is_elected && name == self.peers.lease;
+        let ours = all.iter().find(|(name, _)| is_ours(name)).map(|(_, standing)| standing);
+        let (mut findings, led) = self.ours(ours, now);
+        findings.extend(ours.and_then(Standing::held).and_then(|hold| apart(hold, now)));
+        let others = all.iter().filter(|(name, _)| !is_ours(name) && !self.beside.contains(name));
+        findings.extend(others.filter_map(|(name, standing)| self.other(name, standing, now)));
+        (findings, led)
+    }
+
+    /// The Lease of the hosts.
+    fn ours(&self, standing: Option<&Standing>, now: Timestamp) -> (Vec<Finding>, Led) {
+        let check = Check::Leases;
+        let place = format!("{}/{}", self.peers.namespace, self.peers.lease);
+        let hold = match standing {
+            _ if !self.is_elected => return (vec![check.good("there is no leader election")], Led::Unknown),
+            None => return (vec![nobody(format!("there is no Lease {place}: no host has ever led"))], Led::No),
+            Some(Standing::Free) => {
+                return (vec![nobody(format!("nobody holds Lease {place}: no host works"))], Led::No);
+            }
+            Some(Standing::Expired(hold)) => {
+                let Hold { holder, promised, .. } = hold;
+                let told = hold.told(now);
+                let found = format!(
+                    "nobody leads: {holder} is in Lease {place}, and did not renew it in {promised:?} of looking ({told})"
+                );
+                return (vec![nobody(found)], Led::No);
+            }
+            Some(Standing::Held(hold) | Standing::Unmoved(hold)) => hold,
+        };
+        if let Some(stranger) = self.stranger(hold) {
+            let found = format!("{} holds Lease {place}, and is no host of wasm-ccm: it is {stranger}", hold.holder);
+            let fix = "two managers for one Lease: one of them works, and the others wait for ever. Stop that manager, or give one of them another --leader-elect-resource-name (and the right to that Lease) if it serves another cloud";
+            return (vec![check.wrong(found, fix)], Led::No);
+        }
+        if let Some(Standing::Unmoved(hold)) = standing {
+            let found = format!(
+                "{} is in Lease {place}, which did not move; it wants to be waited for {:?} ({})",
+                hold.holder,
+                hold.promised,
+                hold.told(now)
+            );
+            let fix = "run doctor again later: if the time of the renewal is the same, nobody leads";
+            return (vec![check.unjudged(found, fix)], Led::Unknown);
+        }
+        (vec![check.good(format!("{} holds Lease {place}, and renews it", hold.holder))], Led::Yes)
+    }
+
+    /// Who the holder is, if that is another manager.
+    fn stranger(&self, hold: &Hold) -> Option<String> {
+        match (hold.writer.as_deref(), hold.stranger()) {
+            (_, Some(program)) => Some(format!("{program}, as the API server knows who renews it")),
+            (Some(_ours), None) => None,
+            (None, None) => match whose(self.pods, &hold.holder) {
+                Whose::Other { pod, program } => Some(format!("{program} in pod {}/{pod}", self.peers.namespace)),
+                Whose::Host(_) | Whose::Unknown => None,
+            },
+        }
+    }
+
+    /// A Lease of another manager.
+    fn other(&self, name: &str, standing: &Standing, now: Timestamp) -> Option<Finding> {
+        let (hold, clock) = match standing {
+            Standing::Held(hold) => (hold, String::new()),
+            Standing::Unmoved(hold) if hold.is_fresh(now) => (hold, format!(" ({})", hold.told(now))),
+            Standing::Unmoved(_) | Standing::Expired(_) | Standing::Free => return None,
+        };
+        let namespace = &self.peers.namespace;
+        let found = format!("{} holds it{clock}: another cloud controller manager works in this cluster", hold.holder);
+        let fix = if name == MIGRATION {
+            "end the migration: remove --enable-leader-migration and set --cloud-provider=external at kube-controller-manager".to_owned()
+        } else {
+            format!(
+                "stop that manager, then `kubectl -n {namespace} delete lease {name}`; if it serves another cloud, doctor --beside={name}"
+            )
+        };
+        Some(Check::Leases.wrong(found, fix).about([format!("Lease {namespace}/{name}")]))
+    }
+}
+
+/// A clock of the leader that is wrong. It has just renewed the Lease, so the time in it is now there.
+fn apart(hold: &Hold, now: Timestamp) -> Option<Finding> {
+    let ahead = hold.renewed?.duration_since(now);
+    let side = if ahead.is_negative() { "behind" } else { "ahead of" };
+    let far = SignedDuration::from_secs(ahead.as_secs().saturating_abs());
+    (ahead.abs() > CLOCKS_APART).then(|| {
+        let found = format!("the clock of {} is {far:#} {side} the one of the API server", hold.holder);
+        let fix = "let NTP set the clock of its machine, for example with chrony: tokens and certificates are refused there, and signed requests to clouds";
+        Check::Clock.wrong(found, fix)
+    })
+}
+
+fn nobody(found: String) -> Finding {
+    let fix = "`kubectl -n kube-system get pods -l app.kubernetes.io/name=wasm-ccm`, then the log and /readyz of a pod; for a Lease of another name, --leader-elect-resource-name";
+    Check::Leases.wrong(found, fix)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+
+    const NOW: &str = "2026-11-26T10:00:00Z";
+
+    fn hold(holder: &str, renewed: &str, writer: Option<&str>) -> Hold {
+        let promised = Duration::from_secs(15);
+        let writer = writer.map(ToOwned::to_owned);
+        Hold { holder: holder.to_owned(), renewed: Some(renewed.parse().unwrap()), promised, writer }
+    }
+
+    fn held(writer: Option<&str>) -> Standing {
+        Standing::Held(hold("a_1", NOW, writer))
+    }
+
+    fn told(all: &[(&str, Standing)], is_elected: bool, beside: &[&str], pods: &[Pod]) -> (Vec<String>, Led) {
+        let peers = PeerSettings { namespace: "kube-system".into(), lease: "wasm-ccm".into(), identity: None };
+        let beside: Vec<String> = beside.iter().map(|&name| name.to_owned()).collect();
+        let all: Standings = all.iter().map(|(name, standing)| ((*name).to_owned(), standing.clone())).collect();
+        let judge = Judge { peers: &peers, is_elected, beside: &beside, pods };
+        let (findings, led) = judge.judge(&all, NOW.parse().unwrap());
+        (findings.into_iter().map(|finding| format!("{:?} {}", finding.judgement, finding.found)).collect(), led)
+    }
+
+    #[test]
+    fn each_standing_of_the_lease_says_whether_a_host_leads() {
+        let ours = |standing| told(&[("wasm-ccm", standing)], true, &[], &[]);
+        for writer in [None, Some("wasm-ccm")] {
+            let good = "Good a_1 holds Lease kube-system/wasm-ccm, and renews it".to_owned();
+            assert_eq!(ours(held(writer)), (vec![good], Led::Yes));
+        }
+        let expired = ours(Standing::Expired(hold("a_1", "2026-11-26T09:59:44Z", None)));
+        let gone = "Wrong nobody leads: a_1 is in Lease kube-system/wasm-ccm, and did not renew it in 15s of looking (last renewed 16s ago by the clock of the holder)";
+        assert_eq!(expired, (vec![gone.to_owned()], Led::No));
+        let free = "Wrong nobody holds Lease kube-system/wasm-ccm: no host works".to_owned();
+        assert_eq!(ours(Standing::Free), (vec![free], Led::No));
+        let never = "Wrong there is no Lease kube-system/wasm-ccm: no host has ever led".to_owned();
+        assert_eq!(told(&[], true, &[], &[]), (vec![never], Led::No));
+        assert_eq!(told(&[], false, &[], &[]).1, Led::Unknown);
+        let (unmoved, led) = ours(Standing::Unmoved(hold("a_1", NOW, None)));
+        assert!(
+            unmoved[0].starts_with("Unjudged a_1 is in Lease kube-system/wasm-ccm, which did not move"),
+            "{unmoved:?}"
+        );
+        assert_eq!(led, Led::Unknown);
+    }
+
+    /// Any holder was once believed to be a host.
+    #[test]
+    fn a_holder_that_is_another_manager_is_told_as_such() {
+        let go = "digitalocean-cloud-controller-manager";
+        let (findings, led) = told(&[("wasm-ccm", held(Some(go)))], true, &[], &[]);
+        let wanted = format!(
+            "Wrong a_1 holds Lease kube-system/wasm-ccm, and is no host of wasm-ccm: it is {go}, as the API server knows who renews it"
+        );
+        assert_eq!((findings, led), (vec![wanted], Led::No));
+        let container = json!({ "name": "c", "image": format!("registry/{go}:v1") });
+        let pod = json!({ "metadata": { "name": "go" }, "spec": { "nodeName": "a", "containers": [container] } });
+        let pods = [serde_json::from_value(pod).unwrap()];
+        let (findings, led) = told(&[("wasm-ccm", held(None))], true, &[], &pods);
+        assert!(findings[0].ends_with(&format!("it is {go} in pod kube-system/go")), "{findings:?}");
+        assert_eq!(led, Led::No);
+        assert_eq!(told(&[("wasm-ccm", held(Some("wasm-ccm")))], true, &[], &pods).1, Led::Yes);
+    }
+
+    #[test]
+    fn another_manager_that_leads_is_told_unless_it_may() {
+        let ours = || ("wasm-ccm", held(None));
+        for name in ["cloud-controller-manager", "digitalocean-cloud-controller-manager", MIGRATION] {
+            let all = [ours(), (name, Standing::Held(hold("b_2", NOW, None)))];
+            let (findings, _) = told(&all, true, &[], &[]);
+            assert_eq!(findings.len(), 2, "{name}");
+            assert!(findings[1].starts_with("Wrong b_2 holds it: another cloud controller manager"), "{findings:?}");
+            assert_eq!(told(&all, true, &[name], &[]).0.len(), 1, "{name}");
+            let unmoved =
+                |renewed| Standing::Unmoved(Hold { promised: Duration::from_secs(600), ..hold("b_2", renewed, None) });
+            let all = [ours(), (name, unmoved("2026-11-26T09:59:00Z"))];
+            let (findings, _) = told(&all, true, &[], &[]);
+            assert!(findings[1].contains("(last renewed 1m ago by the clock of the holder)"), "{findings:?}");
+            for ended in [unmoved("2026-11-26T09:00:00Z"), Standing::Expired(hold("b_2", NOW, None)), Standing::Free] {
+                assert_eq!(told(&[ours(), (name, ended)], true, &[], &[]).0.len(), 1, "{name}");
+            }
+        }
+        let peers = PeerSettings { namespace: "kube-system".into(), lease: "mine".into(), identity: None };
+        let judge = Judge { peers: &peers, is_elected: true, beside: &[], pods: &[] };
+        for (name, is_one) in [("mine", true), ("kube-controller-manager", false), ("kube-scheduler", false)] {
+            assert_eq!(judge.is_of_a_manager(name), is_one, "{name}");
+        }
+        // Without an election, a Lease of the usual name is another manager's.
+        assert_eq!(told(&[("cloud-controller-manager", held(None))], false, &[], &[]).0.len(), 2);
+    }
+
+    #[test]
+    fn a_clock_of_the_leader_that_is_off_is_told() {
+        for (renewed, part) in [
+            ("2026-11-26T10:10:00Z", Some("the clock of a_1 is 10m ahead of the one of the API server")),
+            ("2026-11-26T09:50:00Z", Some("the clock of a_1 is 10m behind the one of the API server")),
+            ("2026-11-26T09:59:00Z", None),
+        ] {
+            let (findings, led) = told(&[("wasm-ccm", Standing::Held(hold("a_1", renewed, None)))], true, &[], &[]);
+            assert_eq!(led, Led::Yes, "it leads all the same");
+            let told = findings.get(1).map(|finding| finding.trim_start_matches("Wrong "));
+            assert_eq!(told, part);
+        }
+    }
+}

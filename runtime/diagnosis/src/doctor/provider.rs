@@ -1,0 +1,284 @@
+//! Providers: whether `run` would take each component with its configuration, judged by the gate of `run`.
+
+use anyhow::Result;
+use ccm_cloud::Descriptor;
+use ccm_rollout::Trust;
+use ccm_rollout::config::ProviderConfig;
+use ccm_rollout::gate::{Rejected, Step};
+use ccm_rollout::preflight::{self, Checked, Judged};
+use ccm_rollout::source::Source;
+use kube::Client;
+
+use super::finding::{Check, Finding};
+
+/// What is known of the providers of the process.
+#[derive(Default)]
+pub(super) struct Providers {
+    /// None where one of them could not be loaded.
+    pub(super) descriptors: Option<Vec<Descriptor>>,
+    /// Classes of Services that they serve, besides none.
+    pub(super) classes: Vec<String>,
+}
+
+/// How providers are judged.
+pub(super) struct Judge<'a> {
+    pub(super) client: Option<&'a Client>,
+    pub(super) cluster_name: &'a str,
+    /// Ask the cloud as well.
+    pub(super) online: bool,
+    /// Whether the operator said where components are.
+    pub(super) is_named: bool,
+}
+
+impl Judge<'_> {
+    /// Judges all of them.
+    pub(super) async fn all(&self, configured: Result<Vec<ProviderConfig>>) -> (Vec<Finding>, Providers) {
+        let check = Check::Providers;
+        let configs = match configured {
+            Ok(configs) => configs,
+            Err(error) => {
+                let fix = "correct the flag or the file that the message names: `run` would not start with it";
+                return (vec![check.wrong(format!("{error:#}"), fix)], Providers::default());
+            }
+        };
+        let (mut findings, mut descriptors) = (vec![], vec![]);
+        let mut unreachable = vec![];
+        for config in &configs {
+            match Box::pin(self.one(config, &mut findings)).await {
+                Ok(descriptor) => descriptors.push(descriptor),
+                Err(_unread) if self.is_unreachable(config) => unreachable.push(config.source.to_string()),
+                Err(rejected) => findings.push(self.rejected(config, rejected)),
+            }
+        }
+        if !unreachable.is_empty() {
+            let found =
+                "cannot be read: a ConfigMap is read through the API server, which was not reached (see api-server)";
+            let fix = "first reach the API server, or judge a file with --provider=FILE";
+            findings.push(check.unjudged(found, fix).about(unreachable));
+        }
+        findings.extend(proxies(&configs, |name| std::env::var_os(name).is_some_and(|value| !value.is_empty())));
+        let are_all = descriptors.len() == configs.len();
+        let classes = configs.iter().flat_map(|config| config.load_balancer_classes.iter().cloned()).collect();
+        (findings, Providers { descriptors: are_all.then_some(descriptors), classes })
+    }
+
+    /// Errors are those of the component; what its configuration comes to is a finding.
+    async fn one(&self, config: &ProviderConfig, findings: &mut Vec<Finding>) -> Result<Descriptor, Rejected> {
+        let check = Check::Providers;
+        let Checked { component, unpacked, packed } = preflight::component(config, self.client).await?;
+        let descriptor = component.descriptor().clone();
+        let name = format!("Provider {}", descriptor.name);
+        let of = |finding: Finding| finding.about([name.clone()]);
+        let (version, digest, limit) = (&descriptor.version, &unpacked.digest, config.limits.source_bytes);
+        let taken = format!(
+            "{version} ({digest}) from {} passes the gate; it has {} of {limit} bytes, and {}",
+            config.source,
+            packed.len(),
+            trusted(&config.trust, digest)
+        );
+        findings.push(of(check.good(taken)));
+        // Some need none.
+        let is_needed = !(descriptor.endpoints.is_empty() && descriptor.credentials.is_empty());
+        if is_needed && !self.online && !is_configured(config) {
+            let fix = "give the flags of `run` about the provider, such as --cloud-config, --endpoint and --credential, or --providers";
+            findings.push(of(check.unjudged("its configuration and credentials are not known here", fix)));
+            return Ok(descriptor);
+        }
+        let judged = preflight::configured(config, component, self.client, self.cluster_name, self.online).await;
+        match judged {
+            Ok(Judged { warnings, unasked }) => {
+                let fix = "if that is not what you mean, correct the configuration";
+                findings.extend(warnings.into_iter().map(|warning| of(check.note(warning, fix))));
+                findings.push(of(match self.online {
+                    true => check.good("its configuration is right, and the cloud accepts the credentials"),
+                    false => check.good("its configuration is right, and its credentials are there"),
+                }));
+                let told = |what| of(check.note(format!("not judged: {what}"), "doctor --online asks the cloud"));
+                findings.extend(unasked.map(told));
+            }
+            Err(rejected) => findings.push(of(self.rejected(config, rejected))),
+        }
+        Ok(descriptor)
+    }
+
+    /// Whether the component is where only the API server leads to, and nobody leads to that.
+    fn is_unreachable(&self, config: &ProviderConfig) -> bool {
+        self.client.is_none() && matches!(config.source, Source::ConfigMap { .. })
+    }
+
+    fn rejected(&self, config: &ProviderConfig, rejected: Rejected) -> Finding {
+        let check = Check::Providers;
+        let (step, is_passing) = (rejected.step, rejected.is_passing());
+        let told = format!("{:#}", rejected.named(&config.source));
+        if step == Step::Source && !self.is_named {
+            let fix = "say with --provider or --providers where `run` reads the component";
+            return check.unjudged(told, fix);
+        }
+        match step {
+            // Nobody said no.
+            Step::Check | Step::Compare if is_passing => check.wrong(
+                told,
+                "check the network from here to the cloud: DNS, firewall, --proxy or HTTPS_PROXY, and the CA of the endpoint (`wasm-ccm inspect FILE` shows where it is set)",
+            ),
+            _ => check.wrong(told, fix(step)),
+        }
+    }
+}
+
+/// Why a component that passed is trusted.
+fn trusted(trust: &Trust, digest: &String) -> &'static str {
+    match (trust.digests.contains(digest), trust.keys.is_empty()) {
+        (true, _) => "its digest is one that you named",
+        (false, false) => "one of your keys signed it",
+        (false, true) => "nobody's signature is asked for (--provider-key)",
+    }
+}
+
+/// Whether anything was said about how the provider is configured.
+fn is_configured(config: &ProviderConfig) -> bool {
+    let grants = &config.grants;
+    config.cloud_config.is_some()
+        || !config.settings.is_empty()
+        || !config.credentials.is_empty()
+        || !grants.endpoints.is_empty()
+        || !grants.allow_env.is_empty()
+}
+
+/// What to do about a component that is stopped at a step.
+const fn fix(step: Step) -> &'static str {
+    match step {
+        Step::Source => {
+            "put the component there, `wasm-ccm push FILE configmap:NAMESPACE/NAME/KEY --create` for a ConfigMap, or correct --provider"
+        }
+        Step::Size => "take a smaller or compressed component, or raise the limit that the message names",
+        Step::Container => "put the file there again: it was cut off or changed on its way",
+        Step::Trust => {
+            "sign the component with one of the keys, or name its digest: docs/guides/upgrade-a-provider.md, \"Trust\""
+        }
+        Step::Parse | Step::Imports | Step::Exports | Step::Describe => {
+            "take a component that was built for this version of wasm-ccm; `wasm-ccm check FILE` tries it"
+        }
+        Step::Compile => "raise the limit that the message names, or take another component",
+        Step::Identity => "correct --cloud-provider, or put the component of this provider there",
+        Step::Grants => "do what the message says: docs/guides/configure-a-provider.md",
+        Step::Check => "correct the configuration or the credential that the message names",
+        Step::Compare | Step::Probation => "docs/guides/upgrade-a-provider.md, \"The gate\"",
+    }
+}
+
+/// A proxy of the environment that no provider may use.
+fn proxies(configs: &[ProviderConfig], is_set: impl Fn(&str) -> bool) -> Option<Finding> {
+    let grants = |pattern: &String, name: &str| match pattern.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => pattern == name,
+    };
+    let is_granted =
+        |name: &str| configs.iter().any(|config| config.grants.allow_env.iter().any(|pattern| grants(pattern, name)));
+    let has_own = configs.iter().all(|config| !config.grants.proxies.is_empty());
+    let withheld = ["HTTPS_PROXY", "https_proxy"].into_iter().find(|name| is_set(name) && !is_granted(name));
+    withheld.filter(|_| !configs.is_empty() && !has_own).map(|name| {
+        let found = format!("{name} is set here, and no provider may use it: requests to the cloud go without a proxy");
+        Check::Providers
+            .note(found, format!("--allow-env={name},NO_PROXY, or --proxy '*=URL', if the cloud is behind the proxy"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_rollout::config::ProviderRecord;
+    use ccm_rollout::config::grants::GrantSettings;
+
+    use super::*;
+    use crate::doctor::finding::Judgement;
+
+    fn config(source: &str, grants: GrantSettings) -> ProviderConfig {
+        ProviderRecord { source: source.to_owned(), grants, ..ProviderRecord::default() }.check().unwrap()
+    }
+
+    async fn judged(source: &str, is_named: bool) -> (Vec<Finding>, Providers) {
+        let judge = Judge { client: None, cluster_name: "c", online: false, is_named };
+        judge.all(Ok(vec![config(source, GrantSettings::default())])).await
+    }
+
+    #[tokio::test]
+    async fn a_component_that_run_would_refuse_is_wrong_with_its_step_and_a_fix() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            path.to_string_lossy().into_owned()
+        };
+        for (source, step) in [
+            ("/nowhere/a.wasm".to_owned(), "source"),
+            (file("broken.wasm.gz", &[0x1f, 0x8b, 1]), "container"),
+            (file("text.wasm", b"(component)"), "parse"),
+            (file("empty.wasm", b"\0asm\x0d\0\x01\0"), "exports"),
+        ] {
+            let (findings, providers) = judged(&source, true).await;
+            let [finding] = findings.as_slice() else { panic!("{findings:?}") };
+            assert_eq!(finding.judgement, Judgement::Wrong);
+            assert!(
+                finding.found.starts_with(&format!("{source} does not pass the gate (step {step})")),
+                "{finding:?}"
+            );
+            assert!(finding.fix.is_some() && providers.descriptors.is_none());
+        }
+    }
+
+    /// Each of them was once a line that did not say why.
+    #[tokio::test]
+    async fn components_in_config_maps_are_told_once_and_why_when_no_api_server_is_there() {
+        let judge = Judge { client: None, cluster_name: "c", online: false, is_named: true };
+        let configs = ["configmap:a/b", "configmap:a/c"].map(|source| config(source, GrantSettings::default()));
+        let (findings, providers) = judge.all(Ok(configs.to_vec())).await;
+        let [finding] = findings.as_slice() else { panic!("{findings:?}") };
+        assert_eq!(finding.judgement, Judgement::Unjudged);
+        assert_eq!(finding.objects, ["configmap:a/b", "configmap:a/c"]);
+        assert!(finding.found.contains("the API server, which was not reached"), "{finding:?}");
+        assert!(providers.descriptors.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_source_that_nobody_named_is_not_judged() {
+        let (findings, _) = judged("/nowhere/a.wasm", false).await;
+        assert_eq!(findings[0].judgement, Judgement::Unjudged);
+    }
+
+    #[tokio::test]
+    async fn flags_that_run_would_refuse_are_wrong() {
+        let judge = Judge { client: None, cluster_name: "c", online: false, is_named: true };
+        let (findings, _) = judge.all(Err(anyhow::anyhow!("--providers x: no such file"))).await;
+        assert_eq!((findings[0].judgement, findings.len()), (Judgement::Wrong, 1));
+    }
+
+    #[test]
+    fn a_component_that_passed_is_told_with_whose_word_counted() {
+        let trust = |keys: &[&str], digests: &[&str]| Trust {
+            keys: keys.iter().map(Into::into).collect(),
+            digests: digests.iter().map(|&digest| digest.to_owned()).collect(),
+        };
+        for (trust, part) in [
+            (trust(&[], &[]), "nobody's signature is asked for (--provider-key)"),
+            (trust(&["key.pem"], &[]), "one of your keys signed it"),
+            (trust(&["key.pem"], &["sha256:1"]), "its digest is one that you named"),
+            (trust(&["key.pem"], &["sha256:2"]), "one of your keys signed it"),
+        ] {
+            assert_eq!(trusted(&trust, &"sha256:1".to_owned()), part);
+        }
+    }
+
+    #[test]
+    fn a_proxy_of_the_environment_counts_only_where_it_is_granted() {
+        let grants = |allow_env: &[&str], proxy: bool| {
+            let allow_env = allow_env.iter().map(|&name| name.to_owned()).collect();
+            let proxies = proxy.then(|| ("*".to_owned(), "http://proxy:3128".to_owned())).into_iter().collect();
+            [config("a.wasm", GrantSettings { allow_env, proxies, ..GrantSettings::default() })]
+        };
+        let set = |name: &str| name == "HTTPS_PROXY";
+        assert!(proxies(&grants(&[], false), set).unwrap().found.starts_with("HTTPS_PROXY is set here"));
+        assert_eq!(proxies(&grants(&["HTTPS_*"], false), set), None);
+        assert_eq!(proxies(&grants(&["NO_PROXY", "HTTPS_PROXY"], false), set), None);
+        assert_eq!(proxies(&grants(&[], true), set), None);
+        assert_eq!(proxies(&grants(&[], false), |_| false), None);
+    }
+}

@@ -1,0 +1,376 @@
+//! The rights of the host: every rule of `manifests/base/rbac.yaml`, as the API server judges it.
+
+use std::collections::BTreeSet;
+use std::str::FromStr;
+
+use anyhow::{Context as _, Result};
+use ccm_rollout::PeerSettings;
+use ccm_rollout::config::ProviderConfig;
+use ccm_rollout::config::grants::CredentialPlace;
+use ccm_rollout::source::Source;
+use futures::future::join_all;
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReview,
+    SubjectAccessReviewSpec,
+};
+use kube::api::PostParams;
+use kube::{Api, Client};
+use serde::Deserialize;
+
+use super::finding::{Check, Finding};
+use super::grant::command;
+use crate::ask::answered;
+
+/// The one list of rights.
+const MANIFEST: &str = include_str!("../../../../manifests/base/rbac.yaml");
+/// The namespace of the manifest that stands for the one of the Lease.
+const HOME: &str = "kube-system";
+/// The name of the manifest that stands for the one of the Lease.
+const LEASE: &str = "cloud-controller-manager";
+/// What the host does with a Secret that a credential is in.
+const READ: [&str; 3] = ["get", "list", "watch"];
+
+/// Whose rights are checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RightsOf {
+    /// Of a ServiceAccount.
+    Account {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// Of whoever asks.
+    Myself,
+}
+
+impl FromStr for RightsOf {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('/') {
+            Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+                Ok(Self::Account { namespace: namespace.to_owned(), name: name.to_owned() })
+            }
+            None if text == "self" => Ok(Self::Myself),
+            _ => Err(format!("{text:?} is neither NAMESPACE/NAME, such as kube-system/wasm-ccm, nor self")),
+        }
+    }
+}
+
+/// One object of the manifest. Bindings have no rules.
+#[derive(Deserialize)]
+struct Object {
+    kind: String,
+    metadata: Metadata,
+    #[serde(default)]
+    rules: Vec<Rule>,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    namespace: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Rule {
+    api_groups: Vec<String>,
+    resources: Vec<String>,
+    #[serde(default)]
+    resource_names: Vec<String>,
+    verbs: Vec<String>,
+}
+
+/// One verb for one kind of objects, or for one object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Right {
+    pub(super) verb: String,
+    pub(super) group: String,
+    /// With the subresource.
+    pub(super) resource: String,
+    pub(super) name: Option<String>,
+    pub(super) namespace: Option<String>,
+}
+
+impl Right {
+    fn attributes(&self) -> ResourceAttributes {
+        let (resource, subresource) = match self.resource.split_once('/') {
+            Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
+            None => (self.resource.as_str(), None),
+        };
+        ResourceAttributes {
+            verb: Some(self.verb.clone()),
+            group: Some(self.group.clone()),
+            resource: Some(resource.to_owned()),
+            subresource,
+            name: self.name.clone(),
+            namespace: self.namespace.clone(),
+            ..ResourceAttributes::default()
+        }
+    }
+
+    /// What it is about.
+    fn object(&self) -> String {
+        let Self { group, resource, name, namespace, .. } = self;
+        let group = if group.is_empty() { String::new() } else { format!(".{group}") };
+        let name = name.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
+        let place = namespace.as_ref().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
+        format!("{resource}{group}{name}{place}")
+    }
+}
+
+/// All rights that a host with this Lease and these providers needs. Where nobody said it, their components are mounted, and not read
+/// through the API.
+fn needed(peers: &PeerSettings, providers: &[ProviderConfig], is_named: bool) -> Result<Vec<Right>> {
+    let objects: Vec<Object> = serde_saphyr::from_multiple(MANIFEST).context("manifests/base/rbac.yaml")?;
+    let sources: Vec<(&str, &str)> = providers
+        .iter()
+        .filter_map(|provider| match &provider.source {
+            Source::ConfigMap { namespace, name, .. } if is_named => Some((namespace.as_str(), name.as_str())),
+            _ => None,
+        })
+        .collect();
+    let mut rights = vec![];
+    for object in objects.iter().filter(|object| matches!(object.kind.as_str(), "Role" | "ClusterRole")) {
+        for rule in &object.rules {
+            let is_for_sources = rule.resources == ["configmaps"] && rule.resource_names.is_empty();
+            let places: Vec<(Option<&str>, Option<&str>)> = if is_for_sources {
+                // Only where a component is read through the API.
+                sources.iter().map(|(namespace, name)| (Some(*namespace), Some(*name))).collect()
+            } else {
+                let namespace = object.metadata.namespace.as_deref();
+                let namespace = namespace.map(|name| if name == HOME { peers.namespace.as_str() } else { name });
+                let name = |name: &'static str| if name == LEASE { peers.lease.as_str() } else { name };
+                match rule.resource_names.as_slice() {
+                    [] => vec![(namespace, None)],
+                    names => names
+                        .iter()
+                        .map(|one| (namespace, Some(if one == LEASE { name(LEASE) } else { one })))
+                        .collect(),
+                }
+            };
+            for (namespace, name) in places {
+                for group in &rule.api_groups {
+                    for resource in &rule.resources {
+                        rights.extend(rule.verbs.iter().map(|verb| Right {
+                            verb: verb.clone(),
+                            group: group.clone(),
+                            resource: resource.clone(),
+                            name: name.map(ToOwned::to_owned),
+                            namespace: namespace.map(ToOwned::to_owned),
+                        }));
+                    }
+                }
+            }
+        }
+    }
+    let places = providers.iter().flat_map(|provider| provider.credentials.values());
+    // A Secret may have several credentials.
+    let secrets: BTreeSet<(&String, &String)> = places
+        .filter_map(|place| match place {
+            CredentialPlace::Secret { namespace, name, .. } => Some((namespace, name)),
+            _ => None,
+        })
+        .collect();
+    for (namespace, name) in secrets {
+        rights.extend(READ.map(|verb| Right {
+            verb: verb.to_owned(),
+            group: String::new(),
+            resource: "secrets".to_owned(),
+            name: Some(name.clone()),
+            namespace: Some(namespace.clone()),
+        }));
+    }
+    Ok(rights)
+}
+
+/// Rights, those of one kind of objects together.
+fn told<'a>(rights: impl IntoIterator<Item = &'a Right>) -> String {
+    let mut told: Vec<(String, Vec<&str>)> = vec![];
+    for right in rights {
+        let object = right.object();
+        match told.last_mut().filter(|(last, _)| *last == object) {
+            Some((_, verbs)) => verbs.push(&right.verb),
+            None => told.push((object, vec![&right.verb])),
+        }
+    }
+    let each = told.into_iter().map(|(object, verbs)| format!("{} {object}", verbs.join(", ")));
+    each.collect::<Vec<_>>().join("; ")
+}
+
+/// The user that a ServiceAccount is.
+fn user(namespace: &str, name: &str) -> String {
+    format!("system:serviceaccount:{namespace}:{name}")
+}
+
+/// Asks about all of them. `is_named`: whether the operator said where components are.
+pub(super) async fn review(
+    client: &Client,
+    of: &RightsOf,
+    peers: &PeerSettings,
+    providers: &[ProviderConfig],
+    is_named: bool,
+) -> Vec<Finding> {
+    let check = Check::Rights;
+    let rights = match needed(peers, providers, is_named) {
+        Ok(rights) => rights,
+        Err(error) => return vec![check.unjudged(format!("{error:#}"), "report this: the program contains the file")],
+    };
+    match judge(client, of, rights).await {
+        Ok(finding) => vec![finding],
+        Err(why) => vec![check.unjudged(
+            format!("the API server does not judge the rights of the host: {why}"),
+            "give a kubeconfig that may create SubjectAccessReviews, as an administrator's may",
+        )],
+    }
+}
+
+async fn judge(client: &Client, of: &RightsOf, rights: Vec<Right>) -> Result<Finding, String> {
+    let (who, ask_about) = match of {
+        RightsOf::Myself => (myself(client).await?, None),
+        RightsOf::Account { namespace, name } => {
+            let account = user(namespace, name);
+            match may_ask(client).await? {
+                true => (account, Some((namespace, name))),
+                // In the pod, the account itself asks.
+                false => match myself(client).await? {
+                    me if me == account => (account, None),
+                    me => return Err(format!("{me} may not ask about {account}")),
+                },
+            }
+        }
+    };
+    let asked = rights.iter().map(|right| is_allowed(client, ask_about, right));
+    let answers = join_all(asked).await.into_iter().collect::<Result<Vec<bool>, String>>()?;
+    let asked = rights.iter().zip(answers);
+    let missing: Vec<&Right> = asked.filter(|(_, is_allowed)| !is_allowed).map(|(right, _)| right).collect();
+    Ok(match missing.as_slice() {
+        [] => Check::Rights.good(format!("{who} has all {} rights that the host needs", rights.len())),
+        _ => {
+            let grant = command(&who, &missing);
+            let fix = format!(
+                "`{grant}`; or apply your overlay or Helm release again, if the names are those of the manifests"
+            );
+            Check::Rights.wrong(format!("{who} may not: {}", told(missing)), fix)
+        }
+    })
+}
+
+/// Whether we may ask about others.
+async fn may_ask(client: &Client) -> Result<bool, String> {
+    let right = Right {
+        verb: "create".to_owned(),
+        group: "authorization.k8s.io".to_owned(),
+        resource: "subjectaccessreviews".to_owned(),
+        name: None,
+        namespace: None,
+    };
+    is_allowed(client, None, &right).await
+}
+
+/// Who we are to the API server.
+async fn myself(client: &Client) -> Result<String, String> {
+    let api: Api<SelfSubjectReview> = Api::all(client.clone());
+    let parameters = PostParams::default();
+    let review = SelfSubjectReview::default();
+    let review = answered(api.create(&parameters, &review)).await?;
+    let user = review.status.and_then(|status| status.user_info).and_then(|info| info.username);
+    user.ok_or_else(|| "it does not say who we are".to_owned())
+}
+
+async fn is_allowed(client: &Client, account: Option<(&String, &String)>, right: &Right) -> Result<bool, String> {
+    let parameters = PostParams::default();
+    let resource_attributes = Some(right.attributes());
+    let status = match account {
+        Some((namespace, name)) => {
+            let groups = ["system:authenticated".to_owned(), "system:serviceaccounts".to_owned()];
+            let groups = groups.into_iter().chain([format!("system:serviceaccounts:{namespace}")]).collect();
+            let user = Some(user(namespace, name));
+            let spec =
+                SubjectAccessReviewSpec { user, groups: Some(groups), resource_attributes, ..Default::default() };
+            let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+            answered(Api::<SubjectAccessReview>::all(client.clone()).create(&parameters, &review)).await?.status
+        }
+        None => {
+            let spec = SelfSubjectAccessReviewSpec { resource_attributes, ..SelfSubjectAccessReviewSpec::default() };
+            let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
+            answered(Api::<SelfSubjectAccessReview>::all(client.clone()).create(&parameters, &review)).await?.status
+        }
+    };
+    Ok(status.is_some_and(|status| status.allowed))
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_rollout::config::ProviderRecord;
+
+    use super::*;
+
+    fn peers(namespace: &str, lease: &str) -> PeerSettings {
+        PeerSettings { namespace: namespace.to_owned(), lease: lease.to_owned(), identity: None }
+    }
+
+    fn all(peers: &PeerSettings, sources: &[&str]) -> Vec<String> {
+        let config = |source: &&str| {
+            ProviderRecord { source: (*source).to_owned(), ..ProviderRecord::default() }.check().unwrap()
+        };
+        let providers: Vec<ProviderConfig> = sources.iter().map(config).collect();
+        needed(peers, &providers, true).unwrap().iter().map(|right| told([right])).collect()
+    }
+
+    #[test]
+    fn every_rule_of_the_manifest_is_asked_about() {
+        let all = all(&peers(HOME, LEASE), &["a.wasm"]);
+        for right in [
+            "delete nodes",
+            "patch nodes/status",
+            "patch services/status",
+            "create events.events.k8s.io",
+            "list servicecidrs.networking.k8s.io",
+            "update leases.coordination.k8s.io cloud-controller-manager in kube-system",
+            "create leases.coordination.k8s.io in kube-system",
+            "patch configmaps wasm-ccm-components in kube-system",
+            "list events.events.k8s.io in default",
+            "get endpointslices.discovery.k8s.io kubernetes in default",
+        ] {
+            assert!(all.iter().any(|one| one == right), "{right}: {all:?}");
+        }
+        // As many as the manifest has: a rule of another form would be left out.
+        let verbs = |line: &str| line.trim().strip_prefix("verbs: [").map(|verbs| verbs.split(',').count());
+        let written: usize = MANIFEST.lines().filter_map(verbs).sum();
+        // Those for ConfigMaps that components are read from.
+        assert_eq!(all.len(), written - 3);
+    }
+
+    #[test]
+    fn names_of_the_lease_and_of_sources_are_those_of_the_flags() {
+        let all = all(&peers("cloud", "second"), &["configmap:components/mine", "b.wasm"]);
+        for right in [
+            "get leases.coordination.k8s.io second in cloud",
+            "watch configmaps mine in components",
+            "patch configmaps wasm-ccm-components in cloud",
+            "list events.events.k8s.io in default",
+        ] {
+            assert!(all.iter().any(|one| one == right), "{right}: {all:?}");
+        }
+        assert!(!all.iter().any(|one| one.contains(LEASE) || one.contains(HOME)), "{all:?}");
+        let mounted =
+            ProviderRecord { source: "configmap:a/b".to_owned(), ..ProviderRecord::default() }.check().unwrap();
+        let rights = needed(&peers("cloud", "second"), &[mounted], false).unwrap();
+        assert!(!told(&rights).contains("configmaps b"), "{rights:?}");
+    }
+
+    #[test]
+    fn a_secret_of_a_credential_is_asked_about_and_verbs_are_told_together() {
+        let place = |name: &str| (name.to_owned(), "secret:cloud/keys/KEY".replace("KEY", name));
+        let credentials = ["user", "password"].map(place).into();
+        let record = ProviderRecord { source: "a.wasm".to_owned(), credentials, ..ProviderRecord::default() };
+        let rights = needed(&peers(HOME, LEASE), &[record.check().unwrap()], false).unwrap();
+        let secrets: Vec<&Right> = rights.iter().filter(|right| right.resource == "secrets").collect();
+        assert_eq!(secrets.len(), 3, "{secrets:?}");
+        assert_eq!(told(secrets), "get, list, watch secrets keys in cloud");
+        assert!(told(&rights).starts_with("get, list, watch, patch, delete nodes; patch nodes/status; "));
+    }
+}

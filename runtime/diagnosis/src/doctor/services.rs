@@ -1,0 +1,241 @@
+//! Services: those that wait for an address, and those that wait for a host that does not run.
+
+use std::sync::Arc;
+
+use ccm_cloud::Reaction;
+use ccm_controllers::{
+    Node, cloud_backends, has_finalizer, is_deleting, is_load_balancer, load_balancer_class, published_addresses,
+    reaction_of, ready_condition,
+};
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt as _;
+
+use super::finding::{Check, Finding};
+use super::leases::Led;
+use crate::ask::objects::is_known_here;
+
+/// How Services are judged.
+pub(super) struct Judge<'a> {
+    /// Classes that the providers serve, besides none.
+    pub(super) classes: &'a [String],
+    pub(super) led: Led,
+    /// None where they cannot be read.
+    pub(super) nodes: Option<&'a [Arc<Node>]>,
+    /// A Service that is older should have an address, or a condition that says why not.
+    pub(super) patience: SignedDuration,
+    pub(super) now: Timestamp,
+}
+
+/// What Services show.
+pub(super) fn judge(services: &[Service], judge: &Judge<'_>) -> Vec<Finding> {
+    let check = Check::Services;
+    let mut findings: Vec<Finding> = services.iter().filter_map(|service| waiting(service, judge)).collect();
+    let kept = services.iter().filter(|service| has_finalizer(service));
+    let (ours, others): (Vec<&Service>, Vec<&Service>) = kept.partition(|service| is_known_here(service));
+    if judge.led == Led::No && !ours.is_empty() {
+        let hang = ours.iter().filter(|service| is_deleting(service)).count();
+        let found = format!(
+            "keeps the finalizer service.kubernetes.io/load-balancer-cleanup, and no host runs: {hang} of {} hang in their deletion, the others will",
+            ours.len()
+        );
+        let fix = "start the host, which deletes the load balancers; to remove wasm-ccm for good, follow docs/guides/remove.md";
+        findings.push(check.wrong(found, fix).about(ours.iter().map(|service| name(service))));
+    }
+    let hang: Vec<String> = others.iter().filter(|service| is_deleting(service)).map(|service| name(service)).collect();
+    if !hang.is_empty() {
+        let found = "waits in its deletion for the finalizer service.kubernetes.io/load-balancer-cleanup, and nothing on it says that wasm-ccm has worked on it: another manager uses the same finalizer";
+        let fix = "see whether the manager that made its load balancer runs; if there is none any more, look for the load balancer in the cloud before you take the finalizer away";
+        findings.push(check.note(found, fix).about(hang));
+    }
+    findings.extend(judge.nodes.and_then(|nodes| nobody_behind(services, nodes)));
+    if findings.is_empty() {
+        let many = services.iter().filter(|service| is_load_balancer(service)).count();
+        findings.push(check.good(format!("Services of type LoadBalancer: {many}; none waits for long")));
+    }
+    findings
+}
+
+/// Load balancers that have nobody to send traffic to.
+fn nobody_behind(services: &[Service], nodes: &[Arc<Node>]) -> Option<Finding> {
+    let balanced = services.iter().filter(|service| is_load_balancer(service)).count();
+    let found = format!(
+        "no Node is behind the load balancers of {balanced} Services: each has the label node.kubernetes.io/exclude-from-external-load-balancers, is being deleted, or is about to be by the cluster autoscaler"
+    );
+    let fix = "`kubectl label nodes --all node.kubernetes.io/exclude-from-external-load-balancers-` in a cluster whose control plane is to take traffic; else add Nodes";
+    let is_so = balanced > 0 && !nodes.is_empty() && cloud_backends(nodes).is_empty();
+    is_so.then(|| Check::Services.wrong(found, fix))
+}
+
+fn name(service: &Service) -> String {
+    format!("Service {}/{}", service.namespace().unwrap_or_default(), service.name_any())
+}
+
+/// What keeps it from having a load balancer as it asks for.
+fn waiting(service: &Service, judge: &Judge<'_>) -> Option<Finding> {
+    if !is_load_balancer(service) {
+        return None;
+    }
+    let check = Check::Services;
+    let (namespace, short) = (service.namespace().unwrap_or_default(), service.name_any());
+    let events = format!(
+        "`wasm-ccm explain service {namespace}/{short}` says why; `kubectl -n {namespace} describe service {short}` shows the Events"
+    );
+    if let Some(condition) = ready_condition(service) {
+        let (reason, message) = (&condition.reason, &condition.message);
+        let told = || check.wrong(format!("waits ({reason}): {message}"), events).about([name(service)]);
+        // A cloud takes its time.
+        let is_young = judge.now.duration_since(condition.last_transition_time.0) <= judge.patience;
+        return (condition.status != "True" && !(reaction_of(reason) == Some(Reaction::Pending) && is_young))
+            .then(told);
+    }
+    let age = service.metadata.creation_timestamp.as_ref().map(|created| judge.now.duration_since(created.0));
+    let has_address = !published_addresses(service).is_empty();
+    if is_deleting(service) || has_address || age.is_none_or(|age| age <= judge.patience) {
+        return None;
+    }
+    let finding = match load_balancer_class(service).filter(|class| !judge.classes.iter().any(|known| known == class)) {
+        Some(class) => {
+            let found =
+                format!("waits, and its class {class} is none of these providers': another manager has to serve it");
+            check.note(found, "nothing, if there is such a manager; otherwise give --load-balancer-class, or create the Service again without a class")
+        }
+        None => check.wrong("waits, and nobody has taken care of it: it has no condition LoadBalancerReady", events),
+    };
+    Some(finding.about([name(service)]))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn service(metadata: &Value, spec: &Value, status: &Value) -> Service {
+        let mut object = json!({
+            "metadata": { "name": "web", "namespace": "shop", "creationTimestamp": "2026-11-26T09:00:00Z" },
+            "spec": { "type": "LoadBalancer" },
+            "status": status,
+        });
+        for (part, more) in [("metadata", metadata), ("spec", spec)] {
+            for (key, value) in more.as_object().unwrap() {
+                object[part][key] = value.clone();
+            }
+        }
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn told(service: Service, led: Led) -> Vec<String> {
+        let findings = judge(
+            &[service],
+            &Judge {
+                classes: &["mine".to_owned()],
+                led,
+                nodes: None,
+                patience: SignedDuration::from_mins(2),
+                now: "2026-11-26T10:00:00Z".parse().unwrap(),
+            },
+        );
+        findings
+            .into_iter()
+            .map(|one| format!("{:?} {}: {}", one.judgement, one.objects.join(", "), one.found))
+            .collect()
+    }
+
+    fn condition(status: &str, reason: &str, message: &str) -> Value {
+        let time = "2026-11-26T09:30:00Z";
+        let condition = json!({ "type": "LoadBalancerReady", "status": status, "reason": reason, "message": message, "lastTransitionTime": time });
+        json!({ "conditions": [condition] })
+    }
+
+    #[test]
+    fn a_service_that_waits_is_told_with_its_condition() {
+        let none = json!({});
+        let failed = condition("False", "QuotaExceeded", "the limit of 10 load balancers is reached: retried in 5m");
+        let all = told(service(&none, &none, &failed), Led::Yes);
+        let wanted =
+            "Wrong Service shop/web: waits (QuotaExceeded): the limit of 10 load balancers is reached: retried in 5m";
+        assert_eq!(all, [wanted]);
+        assert!(told(service(&none, &none, &condition("True", "Ensured", "")), Led::Yes)[0].starts_with("Good"));
+        // A cloud that is at work has the time of --waiting-after.
+        let mut pending = condition("False", "CloudPending", "being made");
+        assert!(
+            told(service(&none, &none, &pending), Led::Yes)[0]
+                .starts_with("Wrong Service shop/web: waits (CloudPending)")
+        );
+        pending["conditions"][0]["lastTransitionTime"] = json!("2026-11-26T09:58:00Z");
+        assert!(told(service(&none, &none, &pending), Led::Yes)[0].starts_with("Good"));
+    }
+
+    #[test]
+    fn a_service_without_a_condition_is_nobodys_or_of_another_class() {
+        let none = json!({});
+        assert!(
+            told(service(&none, &none, &none), Led::Yes)[0].starts_with("Wrong Service shop/web: waits, and nobody")
+        );
+        let young = json!({ "creationTimestamp": "2026-11-26T09:58:00Z" });
+        assert!(told(service(&young, &none, &none), Led::Yes)[0].starts_with("Good"));
+        let addressed = json!({ "loadBalancer": { "ingress": [{ "ip": "203.0.113.1" }] } });
+        assert!(told(service(&none, &none, &addressed), Led::Yes)[0].starts_with("Good"));
+        let other = json!({ "loadBalancerClass": "other" });
+        assert!(
+            told(service(&none, &other, &none), Led::Yes)[0]
+                .starts_with("Note Service shop/web: waits, and its class other")
+        );
+        let mine = json!({ "loadBalancerClass": "mine" });
+        assert!(told(service(&none, &mine, &none), Led::Yes)[0].starts_with("Wrong"));
+    }
+
+    #[test]
+    fn a_finalizer_hangs_only_while_no_host_runs() {
+        let (none, ready) = (json!({}), condition("True", "Ensured", ""));
+        let kept = json!({ "finalizers": ["service.kubernetes.io/load-balancer-cleanup"], "deletionTimestamp": "2026-11-26T09:50:00Z" });
+        let hangs = told(service(&kept, &none, &ready), Led::No);
+        assert!(hangs[0].contains("no host runs: 1 of 1 hang in their deletion"), "{hangs:?}");
+        for led in [Led::Yes, Led::Unknown] {
+            assert!(told(service(&kept, &none, &ready), led)[0].starts_with("Good"), "{led:?}");
+        }
+        let free = json!({ "finalizers": ["example.com/other"] });
+        assert!(told(service(&free, &none, &ready), Led::No)[0].starts_with("Good"));
+    }
+
+    /// Every Service with the finalizer that all managers share once counted as one that waits for our host.
+    #[test]
+    fn the_finalizer_of_another_manager_is_not_ours() {
+        let none = json!({});
+        let kept = |deleted: Option<&str>| {
+            let finalizers = ["service.kubernetes.io/load-balancer-cleanup"];
+            json!({ "finalizers": finalizers, "deletionTimestamp": deleted })
+        };
+        let addressed = json!({ "loadBalancer": { "ingress": [{ "ip": "203.0.113.1" }] } });
+        let other = json!({ "loadBalancerClass": "other" });
+        assert!(told(service(&kept(None), &other, &addressed), Led::No)[0].starts_with("Good"));
+        let going = told(service(&kept(Some("2026-11-26T09:50:00Z")), &other, &addressed), Led::No);
+        assert!(going.len() == 1 && going[0].starts_with("Note Service shop/web: waits in its deletion"), "{going:?}");
+        // The record says it, also where the condition is gone.
+        let time = "2026-11-26T09:30:00Z";
+        let record = json!({ "type": "LoadBalancerRecorded", "status": "True", "reason": "Ensured", "message": "", "lastTransitionTime": time });
+        let recorded = json!({ "conditions": [record], "loadBalancer": addressed["loadBalancer"] });
+        assert!(told(service(&kept(None), &none, &recorded), Led::No)[0].contains("no host runs: 0 of 1 hang"));
+    }
+
+    #[test]
+    fn load_balancers_without_a_node_behind_them_are_told() {
+        let node = |name: &str, is_excluded: bool| -> Arc<Node> {
+            let label = is_excluded.then_some("node.kubernetes.io/exclude-from-external-load-balancers");
+            let labels = label.map(|label| json!({ label: "" })).unwrap_or_default();
+            Arc::new(serde_json::from_value(json!({ "metadata": { "name": name, "labels": labels } })).unwrap())
+        };
+        let (none, ready) = (json!({}), condition("True", "Ensured", ""));
+        let balanced = [service(&none, &none, &ready)];
+        for (services, nodes, is_told) in [
+            (&balanced[..], vec![node("a", true), node("b", true)], true),
+            (&balanced, vec![node("a", true), node("b", false)], false),
+            // Nothing is known yet of a cluster without Nodes.
+            (&balanced, vec![], false),
+            (&[], vec![node("a", true)], false),
+        ] {
+            assert_eq!(nobody_behind(services, &nodes).is_some(), is_told, "{nodes:?}");
+        }
+    }
+}

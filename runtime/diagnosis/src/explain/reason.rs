@@ -1,0 +1,192 @@
+//! What follows from what the leader, the object and its Events say. Nothing here reads or writes anything.
+
+mod node;
+mod service;
+#[cfg(test)]
+mod tests;
+
+use ccm_controllers::{LastTry, Next};
+use ccm_rollout::status::Refusal;
+use serde::Serialize;
+
+use super::page::Answer;
+use super::target::Target;
+use crate::ask::Access;
+use crate::ask::events::EventTold;
+use crate::ask::objects::Object;
+use crate::verdict::Verdict;
+
+/// All that is known.
+pub(super) struct Facts {
+    pub(super) target: Target,
+    pub(super) object: Object,
+    pub(super) answer: Option<Answer>,
+    /// Who gave that answer.
+    pub(super) asked: Option<String>,
+    /// What hosts refuse that do not lead.
+    pub(super) refusals: Vec<Refusal>,
+    /// What hosts said lately of components that they refuse, where no host says it now. The newest first.
+    pub(super) rejections: Vec<EventTold>,
+    /// The newest first.
+    pub(super) events: Vec<EventTold>,
+    /// The API server does not answer.
+    pub(super) is_silent: bool,
+    /// What was tried in vain.
+    pub(super) tried: Vec<String>,
+}
+
+/// The last try, where it failed.
+#[derive(Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Failure {
+    /// What was tried and what came of it, the request to the cloud included.
+    pub(super) message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reaction: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) seconds_ago: Option<f64>,
+}
+
+/// What is told.
+#[derive(Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    pub(super) object: String,
+    /// How the object stands.
+    pub verdict: Verdict,
+    /// In one sentence.
+    pub(super) summary: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) provider: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) class: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) decision: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) failure: Option<Failure>,
+    /// Why a deletion is held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) held: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) next: Option<String>,
+    /// The same in seconds, where there is a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) next_seconds: Option<f64>,
+    /// What to do.
+    pub(super) advice: Vec<String>,
+    /// Components and configurations that are not used.
+    pub(super) refused: Vec<String>,
+    pub(super) events: Vec<String>,
+    /// Who leads, as the leader says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) leader: Option<String>,
+    /// Who was asked; none where the object alone speaks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) asked: Option<String>,
+    /// What was tried in vain.
+    pub(super) tried: Vec<String>,
+}
+
+/// What follows.
+pub(super) fn explain(facts: Facts) -> Explanation {
+    let Facts { target, object, answer, asked, refusals, rejections, events, is_silent, tried } = facts;
+    let of_leader = answer.iter().flat_map(|answer| &answer.refusals);
+    let refused = of_leader.chain(&refusals).map(refusal).chain(rejections.iter().map(EventTold::text));
+    let mut told = Explanation {
+        object: target.to_string(),
+        events: events.iter().map(EventTold::text).collect(),
+        leader: answer.as_ref().map(|answer| answer.leader.clone()),
+        refused: refused.collect(),
+        asked,
+        tried,
+        ..Explanation::default()
+    };
+    let answer = answer.unwrap_or_default();
+    match &target {
+        Target::Service { .. } => service::explain(&mut told, &target, &object, answer.service),
+        Target::Node { .. } => node::explain(&mut told, &target, &object, answer.node, answer.lifecycle),
+    }
+    // An Event is told as the failure where nobody else says more.
+    let warning = events.iter().find(|event| event.is_warning && !event.is_of_kubelet);
+    if told.verdict == Verdict::Wrong && told.failure.is_none() && told.held.is_none() {
+        told.failure = warning.map(|event| Failure { message: event.note.clone(), ..Failure::default() });
+    }
+    if told.asked.is_none() && !told.refused.is_empty() {
+        told.advice.insert(0, REFUSED.to_owned());
+    }
+    if is_silent {
+        told.advice = vec![format!("{}; `wasm-ccm doctor` says more", Access::way_out())];
+    }
+    if told.verdict == Verdict::Unknown && told.advice.is_empty() {
+        told.advice.push(UNKNOWN.to_owned());
+    }
+    told
+}
+
+const REFUSED: &str = "correct what is refused: a host that cannot use its component does not become the leader, and nobody works meanwhile (docs/guides/upgrade-a-provider.md)";
+const UNKNOWN: &str =
+    "see whether a host of wasm-ccm runs and leads (kubectl -n kube-system get pods,leases), and ask it with --address";
+
+impl Explanation {
+    fn is(&mut self, verdict: Verdict, summary: impl Into<String>) {
+        (self.verdict, self.summary) = (verdict, summary.into());
+    }
+
+    fn advise(&mut self, advice: impl Into<String>) {
+        self.advice.push(advice.into());
+    }
+
+    /// The last try failed, and this is done about it.
+    fn failed(&mut self, last: LastTry, target: &Target) {
+        self.advice.extend(super::advice::of(&last.reaction, target));
+        let LastTry { message, reaction, seconds_ago } = last;
+        self.failure = Some(Failure { message, reaction: Some(reaction), seconds_ago: Some(seconds_ago) });
+    }
+
+    fn planned(&mut self, next: Next) {
+        (self.next, self.next_seconds) = told_next(next);
+    }
+
+    /// The leader does not know the object as the API server has it.
+    fn is_behind(&mut self, uid: Option<&str>, seen: &str) -> bool {
+        let why = match uid {
+            _ if seen.is_empty() => return false,
+            None => "the leader does not know the object yet: ask again",
+            Some(uid) if uid != seen => {
+                "the leader knows another object of this name, with another UID: it was replaced just now; ask again"
+            }
+            Some(_) => return false,
+        };
+        self.tried.push(why.to_owned());
+        true
+    }
+}
+
+/// For people, and in seconds.
+fn told_next(next: Next) -> (Option<String>, Option<f64>) {
+    match next {
+        Next::Unknown => (Some("not known: the controller did not say".to_owned()), None),
+        Next::Running(seconds) => (Some(format!("under way for {}", about(seconds))), Some(0.0)),
+        Next::In(seconds) => (Some(format!("in {}", about(seconds))), Some(seconds)),
+        Next::OnChange => (Some("when the object changes".to_owned()), None),
+        Next::OnChangeOr(seconds) => {
+            (Some(format!("when the object changes, else in {}", about(seconds))), Some(seconds))
+        }
+    }
+}
+
+/// A time, for people.
+fn about(seconds: f64) -> String {
+    match seconds {
+        seconds if seconds < 120.0 => format!("{:.0} s", seconds.ceil()),
+        seconds if seconds < 7_200.0 => format!("{:.0} min", seconds / 60.0),
+        seconds => format!("{:.0} h", seconds / 3_600.0),
+    }
+}
+
+fn refusal(refusal: &Refusal) -> String {
+    let Refusal { source, serving, is_configuration, step, reason } = refusal;
+    let what = if *is_configuration { "configuration" } else { "component" };
+    let serving = serving.as_ref().map_or_else(|| "none serves".to_owned(), |serving| format!("{serving} serves"));
+    format!("{what} of {source} at {step}, {serving}: {reason}")
+}

@@ -1,0 +1,27 @@
+//! What is wrong, and why: the commands `doctor` and `explain`, and the page `/explain/v1/` that a running host answers them with. They read,
+//! and write nothing.
+//!
+//! ```text
+//! doctor ──▶ ask ◀── explain
+//!             │         │
+//!         API server    └──▶ page of the leader
+//! ```
+//!
+//! | module | does |
+//! |---|---|
+//! | `ask` | reads the cluster and judges what both commands need: Leases, pods, Nodes, Services, Events |
+//! | `doctor` | looks for what keeps a cluster and its host from working together |
+//! | `explain` | leads from one object to the reason |
+//! | `plain` | texts of others, without what a terminal obeys |
+//! | `verdict` | how both end |
+
+mod ask;
+mod doctor;
+mod explain;
+mod plain;
+mod verdict;
+
+pub use ask::Access;
+pub use doctor::{DoctorSettings, Report, RightsOf, doctor};
+pub use explain::{Answer, ExplainSettings, Explained, Explanation, Target, Wanted, address, asked, explain};
+pub use verdict::Verdict;
