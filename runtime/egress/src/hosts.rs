@@ -102,6 +102,10 @@ impl FromStr for HostPattern {
         // The parser's words say nothing that ours do not.
         let parsed = Host::parse(host).ok().ok_or_else(invalid)?;
         let name = Name::of(&as_borrowed(&parsed));
+        // The parser reads other asterisks as this one.
+        if matches!(&name, Name::Domain(name) if name.contains('*')) {
+            return Err(HostPatternError::Star(text.to_owned()));
+        }
         if matches!(&name, Name::Domain(name) if name.split('.').any(str::is_empty)) {
             return Err(invalid());
         }
@@ -254,6 +258,9 @@ mod tests {
             ("*:443", "would allow every host"),
             ("api.*.org", "whole labels in front"),
             ("*.*.org", "whole labels in front"),
+            // A wide asterisk becomes this one.
+            ("\u{ff0a}", "whole labels in front"),
+            ("*.\u{ff0a}.org", "whole labels in front"),
             ("*example.org", "whole labels in front"),
             ("*.10.0.0.1", "whole labels in front"),
             ("https://api.example.org", "without scheme"),
