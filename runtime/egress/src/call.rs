@@ -82,8 +82,8 @@ impl CallScope {
         self.was_forbidden.load(Ordering::Relaxed)
     }
 
-    /// A change of it was not sent, because this process may not change the cloud.
-    pub(crate) fn is_forbidden(&self) {
+    /// Notes that a change of it was not sent, because this process may not change the cloud.
+    pub(crate) fn note_forbidden(&self) {
         self.was_forbidden.store(true, Ordering::Relaxed);
     }
 

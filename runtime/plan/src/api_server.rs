@@ -42,7 +42,7 @@ impl Stopping {
         let body = body.collect_bytes().await?;
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
         let path = parts.uri.path().to_owned();
-        let object = path.trim_end_matches("/status").to_owned();
+        let object = object_of(&path).to_owned();
         let kind = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default().to_owned();
         let is_patch = parts.method == Method::PATCH;
         if !is_patch && parts.method != Method::DELETE {
@@ -103,6 +103,16 @@ impl Stopping {
         let body = answer.into_body().collect_bytes().await?;
         Ok(Ok(serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?))
     }
+}
+
+/// The path of an object, without the part of it that is written. An object may be called `status` as well.
+fn object_of(path: &str) -> &str {
+    let Some(object) = path.strip_suffix("/status") else { return path };
+    // After `/api/v1` or `/apis/GROUP/VERSION`: RESOURCE/NAME, or the same behind namespaces/NAMESPACE.
+    let start = if path.starts_with("/apis/") { 4 } else { 3 };
+    let names = object.split('/').skip(start).collect::<Vec<_>>();
+    let wanted = if names.first() == Some(&"namespaces") { 4 } else { 2 };
+    if names.len() == wanted { object } else { path }
 }
 
 fn answer(status: StatusCode, body: &Value) -> Response<Body> {

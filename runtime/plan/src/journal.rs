@@ -48,3 +48,14 @@ impl Leadership for Journal {
         self.note(Stopped::Cloud(change));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The egress asks this before it sends a change (`who_does_not_lead_changes_nothing_and_may_look`).
+    #[test]
+    fn a_plan_never_leads() {
+        assert!(!Journal::default().may_write());
+    }
+}

@@ -13,7 +13,7 @@ use crate::redact::placeholder;
 impl Egress {
     /// Tells the leadership of a change that passed every other check. `is_after_another`: an earlier one of the call was not sent either.
     pub(super) fn tell_forbidden(&self, request: &Request, call: &CallScope, is_after_another: bool) {
-        call.is_forbidden();
+        call.note_forbidden();
         let veil = self.secrets.veil();
         let clean = |mut text: String| {
             veil.clean(&mut text);

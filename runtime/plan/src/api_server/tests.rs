@@ -81,3 +81,18 @@ async fn an_object_that_is_not_there_or_another_one_is_not_written() {
     assert_eq!(send(&client, Method::DELETE, WEB, "application/json", right).await.0, StatusCode::OK);
     assert_eq!(journal.take().len(), 1);
 }
+
+#[test]
+fn a_part_of_an_object_is_told_from_an_object_of_that_name() {
+    for (path, object) in [
+        ("/api/v1/nodes/n1/status", "/api/v1/nodes/n1"),
+        ("/api/v1/nodes/status", "/api/v1/nodes/status"),
+        ("/api/v1/nodes/status/status", "/api/v1/nodes/status"),
+        ("/api/v1/namespaces/default/services/web/status", "/api/v1/namespaces/default/services/web"),
+        ("/api/v1/namespaces/default/services/status", "/api/v1/namespaces/default/services/status"),
+        ("/apis/apps/v1/namespaces/status/deployments/web", "/apis/apps/v1/namespaces/status/deployments/web"),
+        ("/apis/example.org/v1/things/one/status", "/apis/example.org/v1/things/one"),
+    ] {
+        assert_eq!(object_of(path), object, "{path}");
+    }
+}
