@@ -23,5 +23,7 @@ mod verdict;
 
 pub use ask::Access;
 pub use doctor::{DoctorSettings, Report, RightsOf, doctor};
-pub use explain::{Answer, ExplainSettings, Explained, Explanation, Target, Wanted, address, asked, explain};
+pub use explain::{
+    Answer, ExplainSettings, Explained, Explanation, Target, Wanted, WouldWrite, address, asked, explain,
+};
 pub use verdict::Verdict;

@@ -121,7 +121,7 @@ fn answer(status: StatusCode, body: &Value) -> Response<Body> {
     response
 }
 
-fn refusal(status: StatusCode, reason: &str, message: &str) -> Response<Body> {
+pub(crate) fn refusal(status: StatusCode, reason: &str, message: &str) -> Response<Body> {
     let code = status.as_u16();
     let body = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": reason, "message": message, "code": code });
     answer(status, &body)

@@ -10,14 +10,24 @@
 //!
 //! The API server's answers to writes are made up, so that what follows a write of the cluster is planned as well. The answer of a cloud
 //! cannot be made up: what follows a change of the cloud is said to be unknown.
+//!
+//! [`dry_run`] plans again and again, for `wasm-ccm run --dry-run`. There a third wall stands before the API server, by which the whole process
+//! goes: [`sealed`].
 
+mod agenda;
 mod api_server;
+mod dry_run;
 mod journal;
 mod patch;
+mod pending;
 mod planner;
 mod report;
+mod sealed;
 
 pub use api_server::read_only;
+pub use dry_run::{DryRunParts, Periods, dry_run};
 pub use journal::Journal;
+pub use pending::{Pending, PendingList, PendingWrite};
 pub use planner::{Controllers, PlanParts, Settings, Target, plan};
 pub use report::{ObjectPlan, Plan, Write};
+pub use sealed::sealed;

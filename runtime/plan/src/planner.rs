@@ -61,6 +61,7 @@ pub struct Controllers {
 }
 
 /// How they are set.
+#[derive(Clone)]
 pub struct Settings {
     /// See [`ApiGateSettings`].
     pub gate: ApiGateSettings,
@@ -115,7 +116,7 @@ pub async fn plan(parts: PlanParts, target: Target) -> Result<Plan> {
     }
 }
 
-struct Planner {
+pub(crate) struct Planner {
     parts: PlanParts,
     gate: ApiGate,
     recorder: EventRecorder,
@@ -129,7 +130,7 @@ fn no_keys<T>() -> mpsc::Receiver<T> {
 }
 
 impl Planner {
-    fn new(parts: PlanParts, work: &mut JoinSet<()>) -> Self {
+    pub(crate) fn new(parts: PlanParts, work: &mut JoinSet<()>) -> Self {
         let metrics = Metrics::register(&mut Registry::default());
         // Nothing but reads leaves by this client, so the gate may be open.
         let gate = ApiGate::new(parts.client.clone(), metrics.api.clone(), parts.settings.gate);
@@ -189,11 +190,12 @@ impl Planner {
         Ok(Plan { looked_at: objects.len(), objects })
     }
 
-    async fn nodes(&self, names: &[String]) -> Vec<ObjectPlan> {
+    pub(crate) async fn nodes(&self, names: &[String]) -> Vec<ObjectPlan> {
         let mut rehearsed: BTreeMap<&str, (Rehearsed, Vec<Stopped>)> = BTreeMap::new();
         if self.parts.controllers.node {
             let node = self.node_controller().rehearsal();
-            let asked = names.iter().map(|name| async { (name.as_str(), node.rehearse(name).await) });
+            // As a list: the compiler does not see that a stream of this iterator may go to another thread.
+            let asked: Vec<_> = names.iter().map(|name| async { (name.as_str(), node.rehearse(name).await) }).collect();
             let mut asked = futures::stream::iter(asked).buffer_unordered(NODES);
             while let Some((name, done)) = asked.next().await {
                 rehearsed.insert(name, (done, vec![]));
@@ -219,7 +221,7 @@ impl Planner {
         rehearsed.into_iter().map(planned).collect()
     }
 
-    async fn services(&self, names: &[(String, String)]) -> Vec<ObjectPlan> {
+    pub(crate) async fn services(&self, names: &[(String, String)]) -> Vec<ObjectPlan> {
         if !self.parts.controllers.service {
             return vec![];
         }
@@ -234,7 +236,7 @@ impl Planner {
         planned
     }
 
-    async fn routes(&self) -> Vec<ObjectPlan> {
+    pub(crate) async fn routes(&self) -> Vec<ObjectPlan> {
         let Some(controller) = self.route_controller() else { return vec![] };
         let controller = controller.rehearsal();
         let mut planned = vec![];
@@ -245,7 +247,7 @@ impl Planner {
         planned
     }
 
-    async fn cluster(&self) -> Vec<ObjectPlan> {
+    pub(crate) async fn cluster(&self) -> Vec<ObjectPlan> {
         if !self.parts.controllers.cluster {
             return vec![];
         }
@@ -379,7 +381,8 @@ impl Planner {
     }
 }
 
-fn name_of(service: &Service) -> (String, String) {
+/// Namespace and name.
+pub(crate) fn name_of(service: &Service) -> (String, String) {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     (text(&service.metadata.namespace), text(&service.metadata.name))
 }

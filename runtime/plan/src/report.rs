@@ -149,7 +149,8 @@ impl Write {
         if is_note(&path, &body) { Self::Note { method, path, body } } else { Self::Cluster { method, path, body } }
     }
 
-    fn parts(&self) -> (&'static str, &str, String, &Value) {
+    /// Where it goes, method, path and body.
+    pub(crate) fn parts(&self) -> (&'static str, &str, String, &Value) {
         match self {
             Self::Cloud { provider, endpoint, method, path, body, .. } => {
                 ("cloud", method, format!("{provider}/{endpoint} {path}"), body)
@@ -161,7 +162,7 @@ impl Write {
 }
 
 /// On one line, without what moves a terminal.
-fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|one| if one.is_control() { ' ' } else { one }).collect()
 }
 

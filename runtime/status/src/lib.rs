@@ -14,7 +14,8 @@ mod headers;
 mod page;
 mod sections;
 mod status;
+mod would_write;
 
 pub use headers::{HEADERS, POLICY};
 pub use page::{MAX_PAGE, ROWS};
-pub use status::{Held, Provider, Refused, Rows, Status, Trouble};
+pub use status::{DryRun, Held, PendingWrite, Provider, Refused, Rows, Status, Trouble};

@@ -4,7 +4,8 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::figures::Figures;
 use crate::sections::{List, components, counted, endpoints, held, plural, queues, text, troubles, waiting};
-use crate::status::{Rows, Status};
+use crate::status::{DryRun, Rows, Status};
+use crate::would_write::would_write;
 
 /// Most entries of one list.
 pub const ROWS: usize = 50;
@@ -56,8 +57,12 @@ impl Status {
                     main {
                         (failing(&self.failing, rows))
                         (components(&self.providers, figures, rows))
-                        @if self.leads { (self.objects(figures, rows)) }
-                        (queues(figures, rows, self.leads))
+                        @if let Some(dry_run) = &self.dry_run {
+                            (would_write(dry_run, rows))
+                        } @else {
+                            @if self.leads { (self.objects(figures, rows)) }
+                            (queues(figures, rows, self.leads))
+                        }
                         (endpoints(figures, rows))
                     }
                     footer {
@@ -115,6 +120,12 @@ impl Status {
             (many(self.unready.as_ref()), "Node not Ready", "Nodes not Ready"),
             (many(self.held.as_ref()), "held deletion", "held deletions"),
             (open, "endpoint down", "endpoints down"),
+            (self.dry_run.as_ref().map_or(0, |dry_run| dry_run.changes), "write kept back", "writes kept back"),
+            (
+                many(self.dry_run.as_ref().map(|DryRun { unknown, .. }| unknown)),
+                "object not known",
+                "objects not known",
+            ),
         ];
         let told = all.into_iter().filter(|(count, ..)| *count > 0);
         told.map(|(count, one, more)| format!("{} {}", counted(count), plural(count, one, more))).collect()

@@ -25,6 +25,32 @@ pub struct Status {
     pub unready: Option<Rows<Trouble>>,
     /// Deletions of Nodes that exceed a budget; none where no node lifecycle controller runs.
     pub held: Option<Rows<Held>>,
+    /// What would be written; none for a process that writes.
+    pub dry_run: Option<DryRun>,
+}
+
+/// What a dry run would write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DryRun {
+    /// When it looked last, for people; none before the first look.
+    pub as_of: Option<String>,
+    /// How many of the writes change a cloud or the cluster. The others are notes of the host to itself.
+    pub changes: usize,
+    /// Changes first.
+    pub writes: Rows<PendingWrite>,
+    /// Objects of which it is not known what would be written.
+    pub unknown: Rows<Trouble>,
+}
+
+/// A write that is kept back.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PendingWrite {
+    /// Kind and name.
+    pub object: String,
+    /// Where it goes, and what it is.
+    pub write: String,
+    /// Since when, for people.
+    pub since: String,
 }
 
 /// The first of many.

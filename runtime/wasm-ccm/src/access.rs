@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use ccm_apiserver::{ApiGate, ApiGateSettings, ApiMetrics, Purpose, client, config_from};
+use ccm_apiserver::{ApiGate, ApiGateSettings, ApiMetrics, Purpose, config_from};
 use ccm_serving::access::{AccessMetrics, Reviews, Wall};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
@@ -14,6 +14,7 @@ use kube::{Api, Client};
 use prometheus_client::registry::Registry;
 
 use crate::cli::{AccessArgs, RunArgs};
+use crate::dry_run;
 
 /// How long the API server may take for one review. A scraper waits 10 s for both.
 const REVIEW_TIME: Duration = Duration::from_secs(4);
@@ -64,7 +65,8 @@ async fn gate(
     let client = match kubeconfig {
         Some(file) => {
             let config = config_from(flag, Some(file), None).await?;
-            client(&config, args.pings(), metrics).with_context(|| format!("{flag} {}", file.display()))?
+            dry_run::client_of(&config, args.pings(), metrics, args.dry_run)
+                .with_context(|| format!("{flag} {}", file.display()))?
         }
         None => here.clone(),
     };

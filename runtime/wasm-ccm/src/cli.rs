@@ -139,6 +139,10 @@ pub(crate) struct RunArgs {
     /// cloud-node-lifecycle, service, route and cloud-cluster.
     #[arg(long, value_delimiter = ',', default_value = "*", allow_hyphen_values = true, help_heading = "Controllers")]
     pub(crate) controllers: Vec<String>,
+    /// Write nothing, neither to the cluster nor to a cloud, and take part in no election. The log, the status page and the metrics say what would
+    /// be written. Such a process can run beside another manager.
+    #[arg(long, help_heading = "Controllers")]
+    pub(crate) dry_run: bool,
     /// Nodes that are written at the same time, at most.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(127), help_heading = "Controllers")]
     pub(crate) concurrent_node_syncs: NonZeroUsize,

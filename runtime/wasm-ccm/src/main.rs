@@ -13,6 +13,7 @@
 //! | [`pages`], [`status`] | the pages of the health port, the one for people among them |
 //! | [`tasks`] | all tasks of the process, and how they end |
 //! | [`annotations`], [`check`], [`completion`], [`inspect`], [`plan`], [`push`] | the commands of these names |
+//! | [`dry_run`] | `run --dry-run`: what keeps the process from writing, and what it shows instead |
 //! | [`diagnose`] | `doctor` and `explain`, which `ccm-diagnosis` does |
 //! | [`exit`] | the exit codes of commands that judge something |
 
@@ -24,6 +25,7 @@ mod completion;
 mod controller_names;
 mod controllers;
 mod diagnose;
+mod dry_run;
 mod exit;
 mod inspect;
 mod logging;

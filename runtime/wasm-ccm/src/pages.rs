@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ccm_controllers::Explainer;
 use ccm_diagnosis::{Explained, asked};
 use ccm_leader::Seen;
+use ccm_plan::Pending;
 use ccm_rollout::status::ProviderStatuses;
 use ccm_sandbox::MemoryBudget;
 use ccm_serving::access::{Reviews, Wall};
@@ -26,6 +27,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::ApiReviews;
+use crate::dry_run;
 
 /// Connections at the same time; one more takes the place of the idlest, so that a probe never waits. Probes and scrapers need a handful.
 const MAX_CONNECTIONS: usize = 64;
@@ -47,6 +49,8 @@ pub(crate) struct Pages {
     pub(crate) process: ProcessMetrics,
     pub(crate) providers: ProviderStatuses,
     pub(crate) explainer: Explainer,
+    /// What would be written; none for a process that writes.
+    pub(crate) dry_run: Option<Pending>,
 }
 
 impl Pages {
@@ -108,6 +112,9 @@ impl Pages {
                 text += &format!("[-]leader election not ready: {why}\n");
             }
             text += &format!("{}\n", leader.line());
+        }
+        if self.dry_run.is_some() {
+            text += &format!("{}\n", dry_run::SAYS);
         }
         (ready, text)
     }
@@ -254,8 +261,9 @@ fn guarded<R: Reviews, B: Send + 'static>(
 }
 
 fn answering<B: Send + 'static>(pages: Pages) -> impl Fn(Request<B>) -> BoxFuture<'static, Page> + Clone + Send {
-    let Pages { explainer, leader, providers, .. } = pages.clone();
-    let explained = Explained { explainer, leader, providers };
+    let Pages { explainer, leader, providers, dry_run, .. } = pages.clone();
+    let dry_run = dry_run.map(|pending| Arc::new(move |target: &_| dry_run::lines(&pending, target)) as _);
+    let explained = Explained { explainer, leader, providers, dry_run };
     move |request| match asked(&request) {
         Some(target) => {
             let explained = explained.clone();
@@ -290,6 +298,7 @@ mod tests {
             process,
             providers,
             explainer,
+            dry_run: None,
         }
     }
 

@@ -103,7 +103,7 @@ async fn planned(args: &RunArgs, selection: &Selection, configs: &[ProviderConfi
 }
 
 /// As the controllers of `run` take them.
-fn settings(args: &RunArgs, selection: &Selection) -> Result<Settings> {
+pub(crate) fn settings(args: &RunArgs, selection: &Selection) -> Result<Settings> {
     let ranges = keeps_routes(args, selection).then(|| PodRanges::parse(&args.cluster_cidr)).transpose();
     Ok(Settings {
         gate: ApiGateSettings {

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
-use ccm_apiserver::{ApiGate, ApiGateSettings, EventRecorder, EventSettings, EventWriter, fenced_client, plain_client};
+use ccm_apiserver::{
+    ApiGate, ApiGateSettings, EventMetrics, EventRecorder, EventSettings, EventWriter, fenced_client, plain_client,
+};
 use ccm_cloud::NodeSelector;
 use ccm_controllers::{
     AddressSources, AdmissionMetrics, ClusterAddresses, Explainer, Metrics, NodeLabels, ReflectorHandle,
@@ -31,6 +33,7 @@ use crate::access;
 use crate::cli::RunArgs;
 use crate::controller_names::{Controller, Selection};
 use crate::controllers::{self, Providers, Reviews, Shared, keeps_routes, nodes_told};
+use crate::dry_run::{self, DryRun, Scene};
 use crate::logging;
 use crate::pages::{self, Pages, ProcessMetrics};
 use crate::stores::{API_SERVER, Reflectors, depends, wait_for_api_server};
@@ -144,7 +147,7 @@ impl Setup {
         Ok(Self {
             providers: configured(&args)?,
             selection: Selection::parse(&args.controllers).map_err(anyhow::Error::msg).context("--controllers")?,
-            election: args.leader.settings()?,
+            election: if args.dry_run { None } else { args.leader.settings()? },
             webhook: args.webhook.settings(args.secure_port)?,
             args,
         })
@@ -175,6 +178,8 @@ struct Process {
     reflectors: Reflectors,
     providers: Vec<ProviderConfig>,
     rollout: RolloutParts,
+    /// None for a process that writes.
+    dry_run: Option<DryRun>,
 }
 
 impl Process {
@@ -190,8 +195,10 @@ impl Process {
         let config = ccm_apiserver::config(args.kubeconfig.as_deref(), args.master.as_deref()).await?;
         let pings = args.pings();
         let unusable = "the API server's address or credentials cannot be used";
-        let client = ccm_apiserver::client(&config, pings, &metrics.api).context(unusable)?;
+        let dry_run = DryRun::wanted(&args, webhook.is_some(), &mut registry)?;
+        let client = dry_run::client_of(&config, pings, &metrics.api, dry_run.is_some()).context(unusable)?;
         let leader = Leader::new(election, &mut registry);
+        let leadership = dry_run.as_ref().map_or_else(|| leader.leadership(), DryRun::leadership);
         let admission = webhook.as_ref().map(|settings| {
             Arc::new(ServiceAdmission::new(settings.online, AdmissionMetrics::register(&mut registry)))
         });
@@ -204,22 +211,26 @@ impl Process {
             concurrent_writes: args.kube_api_concurrent_writes,
         };
         let writing = match &leader {
+            Leader::Alone if dry_run.is_some() => Ok(client.clone()),
             Leader::Alone => plain_client(config.clone(), &metrics.api),
-            Leader::Candidate(_) => fenced_client(&config, pings, leader.leadership(), &metrics.api),
+            Leader::Candidate(_) => fenced_client(&config, pings, Arc::clone(&leadership), &metrics.api),
         };
-        let gate = ApiGate::new(writing.context(unusable)?, metrics.api.clone(), writes).led_by(leader.leadership());
+        let gate =
+            ApiGate::new(writing.context(unusable)?, metrics.api.clone(), writes).led_by(Arc::clone(&leadership));
         let open_gate = ApiGate::new(client.clone(), metrics.api.clone(), writes);
         let pod = host_pod(|name| std::env::var(name).ok());
         let events = EventSettings {
             queue: args.event_queue,
             concurrency: args.concurrent_events.get(),
             instance: pod.as_ref().and_then(|pod| pod.name.clone()).unwrap_or_else(|| "wasm-ccm".to_owned()),
-            provider_subject: pod.clone(),
+            provider_subject: pod.clone().filter(|_| dry_run.is_none()),
             ..EventSettings::default()
         };
-        let (provider_recorder, provider_event_writer) =
-            EventRecorder::new(open_gate, metrics.events.clone(), events.clone());
-        let (recorder, event_writer) = EventRecorder::new(gate.clone(), metrics.events.clone(), events);
+        // Events that a dry run does not write are not lost.
+        let uncounted = || EventMetrics::register(&mut Registry::default());
+        let counted = if dry_run.is_some() { uncounted() } else { metrics.events.clone() };
+        let (provider_recorder, provider_event_writer) = EventRecorder::new(open_gate, counted.clone(), events.clone());
+        let (recorder, event_writer) = EventRecorder::new(gate.clone(), counted, events);
 
         let readiness = Readiness::default();
         readiness.set(API_SERVER, Err("no answer yet".to_owned()));
@@ -240,7 +251,7 @@ impl Process {
             calls: Arc::new(calls),
             context: SharedContext {
                 client: Some(client.clone()),
-                leadership: leader.leadership(),
+                leadership,
                 exchanges: Some(Arc::new(exchanges)),
                 nodes: Some(Arc::new(labels) as Arc<dyn NodeSelector>),
                 cluster_name: args.cluster_name.clone(),
@@ -276,6 +287,7 @@ impl Process {
             process: process_metrics,
             providers: statuses,
             explainer: explainer.clone(),
+            dry_run: dry_run.as_ref().map(DryRun::pending),
         };
         let health = bind_health(&args, pages).await?;
         let webhook = match webhook {
@@ -305,6 +317,7 @@ impl Process {
             reflectors,
             providers,
             rollout,
+            dry_run,
         })
     }
 
@@ -328,14 +341,16 @@ impl Process {
             tasks.spawn_reader("webhook", webhook.serve(listener, tasks.stop.clone()));
         }
         let drain = tasks.drain.clone();
-        tasks.spawn_background(PROVIDER_EVENT_WRITER, self.provider_event_writer.run(drain.clone()));
-        tasks.spawn_background(EVENT_WRITER, self.event_writer.run(drain.clone()));
+        let write = |writer| dry_run::write_events(writer, drain.clone(), self.dry_run.is_some());
+        tasks.spawn_background(PROVIDER_EVENT_WRITER, write(self.provider_event_writer));
+        tasks.spawn_background(EVENT_WRITER, write(self.event_writer));
 
         let stores = self.reflectors.stores();
         let classes: Vec<_> = self.providers.iter().map(|provider| provider.load_balancer_classes.clone()).collect();
         let shares_nodes = |provider: &ProviderConfig| provider.grants.sharing().is_ok_and(|shared| shared.nodes);
         let shares_nodes = self.providers.iter().any(shares_nodes);
-        let settings = self.args.swap.settings(self.args.leader.peers(self.leader.identity()));
+        let mut settings = self.args.swap.settings(self.args.leader.peers(self.leader.identity()));
+        settings.peers.take_if(|_| self.dry_run.is_some());
         // It reads the state folder, which may be on a disk that does not answer.
         let looked = async { look_at_state_folder(settings.state_dir.as_deref()).await };
         if tasks.unless_stopped(looked).await?.is_none() {
@@ -361,7 +376,7 @@ impl Process {
 
         // Not earlier: a process that cannot work must not keep others from leading.
         let is_candidate = matches!(self.leader, Leader::Candidate(_));
-        if is_candidate && tasks.unless_stopped(stores.complete()).await?.is_none() {
+        if (is_candidate || self.dry_run.is_some()) && tasks.unless_stopped(stores.complete()).await?.is_none() {
             return Ok(None);
         }
         let addresses = ClusterAddresses::new(AddressSources {
@@ -379,6 +394,11 @@ impl Process {
             return Ok(None);
         }
         tasks.spawn_background("addresses of the cluster", addresses.clone().follow(self.client.clone()));
+        if let Some(dry_run) = self.dry_run {
+            let (args, selection, client, metrics) = (&self.args, &self.selection, self.client, &self.metrics);
+            dry_run.start(tasks, Scene { args, selection, client, stores, providers, addresses, metrics })?;
+            return tasks.unless_stopped(std::future::pending()).await;
+        }
         *campaign = self.leader.campaign(self.config, self.metrics.api.clone(), self.metrics.events.clone())?;
         if let Some(candidate) = campaign {
             match tasks.unless_stopped(candidate.elected()).await? {

@@ -12,6 +12,7 @@ use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
 use k8s_openapi::jiff::Timestamp;
 
+use crate::dry_run;
 use crate::pages::Pages;
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -31,8 +32,8 @@ impl Pages {
 
     fn status(&self) -> Status {
         let leads = self.leader.as_ref().is_none_or(Seen::leads);
-        let leader =
-            self.leader.as_ref().map_or_else(|| "leader: this process, without election".to_owned(), Seen::line);
+        let alone = if self.dry_run.is_some() { dry_run::SAYS } else { "leader: this process, without election" };
+        let leader = self.leader.as_ref().map_or_else(|| alone.to_owned(), Seen::line);
         let (_, ready) = self.readiness_report();
         let (_, healthy) = self.health.all("verbose");
         let (metrics, unread) = match self.metrics() {
@@ -52,6 +53,7 @@ impl Pages {
             services: services.map(|listed| rows(listed, service)),
             uninitialised: uninitialised.map(|listed| rows(listed, uninitialised_node)),
             unready: unready.map(|listed| rows(listed, unready_node)),
+            dry_run: self.dry_run.as_ref().map(dry_run::shown),
             held: held
                 .map(|listed| rows(listed, |HeldNode { name, by }: HeldNode| Held { name, budget: by.to_string() })),
         }

@@ -29,7 +29,7 @@ use leader::{Asked, Place};
 use reason::Facts;
 
 pub use leader::address;
-pub use page::{Answer, Explained, asked};
+pub use page::{Answer, Explained, WouldWrite, asked};
 pub use reason::Explanation;
 pub use target::{Target, Wanted};
 

@@ -3,6 +3,8 @@
 //! Where only this machine reaches the port, whoever does may read it, as the other pages. So it tells what Events and conditions of
 //! the object tell, of one object that the caller can name, and lists none.
 
+use std::sync::Arc;
+
 use ccm_controllers::{Explainer, LifecycleExplanation, NodeExplanation, ServiceExplanation};
 use ccm_leader::Seen;
 use ccm_rollout::status::{ProviderStatuses, Refusal};
@@ -31,7 +33,12 @@ pub struct Answer {
     pub lifecycle: Option<LifecycleExplanation>,
     /// Components and configurations that are not used.
     pub refusals: Vec<Refusal>,
+    /// What a dry run would write, in lines; none for a process that writes.
+    pub dry_run: Option<Vec<String>>,
 }
+
+/// What a dry run would write to an object, in lines.
+pub type WouldWrite = Arc<dyn Fn(&Target) -> Vec<String> + Send + Sync>;
 
 /// What answers are made of.
 #[derive(Clone)]
@@ -42,6 +49,8 @@ pub struct Explained {
     pub leader: Option<Seen>,
     /// Its providers.
     pub providers: ProviderStatuses,
+    /// None for a process that writes.
+    pub dry_run: Option<WouldWrite>,
 }
 
 /// What a request asks for; none where it is for another page.
@@ -65,13 +74,15 @@ impl Explained {
     }
 
     async fn answer(&self, target: &Target) -> Answer {
+        let alone = match &self.dry_run {
+            Some(_) => "dry run: this process writes nothing",
+            None => "leader: this process, without election",
+        };
         let mut answer = Answer {
             leads: self.leader.as_ref().is_none_or(Seen::leads),
-            leader: self
-                .leader
-                .as_ref()
-                .map_or_else(|| "leader: this process, without election".to_owned(), Seen::line),
+            leader: self.leader.as_ref().map_or_else(|| alone.to_owned(), Seen::line),
             refusals: self.providers.refusals(),
+            dry_run: self.dry_run.as_ref().map(|would_write| would_write(target)),
             ..Answer::default()
         };
         match target {
@@ -92,7 +103,9 @@ mod tests {
     use super::*;
 
     async fn get(path: &str) -> Option<(u16, String)> {
-        let explained = Explained { explainer: Explainer::default(), leader: None, providers: Default::default() };
+        let dry_run: Option<WouldWrite> = None;
+        let explained =
+            Explained { explainer: Explainer::default(), leader: None, providers: Default::default(), dry_run };
         let target = asked(&Request::get(path).body(()).unwrap())?;
         let response = explained.page(target).await;
         let status = response.status().as_u16();
@@ -108,6 +121,16 @@ mod tests {
             let leader = "leader: this process, without election".to_owned();
             assert_eq!((status, answer), (200, Answer { leads: true, leader, ..Answer::default() }), "{path}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_dry_run_says_what_it_would_write_and_that_it_does_not() {
+        let dry_run: Option<WouldWrite> = Some(Arc::new(|target: &Target| vec![format!("would write to {target}")]));
+        let explained =
+            Explained { explainer: Explainer::default(), leader: None, providers: Default::default(), dry_run };
+        let answer = explained.answer(&Target::Node { name: "n1".into() }).await;
+        assert_eq!(answer.dry_run, Some(vec!["would write to node n1".to_owned()]));
+        assert_eq!(answer.leader, "dry run: this process writes nothing");
     }
 
     #[tokio::test]

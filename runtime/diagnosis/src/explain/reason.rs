@@ -77,6 +77,9 @@ pub struct Explanation {
     /// Components and configurations that are not used.
     pub(super) refused: Vec<String>,
     pub(super) events: Vec<String>,
+    /// What a dry run says that it would write.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) dry_run: Vec<String>,
     /// Who leads, as the leader says it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) leader: Option<String>,
@@ -97,6 +100,7 @@ pub(super) fn explain(facts: Facts) -> Explanation {
         events: events.iter().map(EventTold::text).collect(),
         leader: answer.as_ref().map(|answer| answer.leader.clone()),
         refused: refused.collect(),
+        dry_run: answer.as_ref().and_then(|answer| answer.dry_run.clone()).unwrap_or_default(),
         asked,
         tried,
         ..Explanation::default()

@@ -16,7 +16,7 @@ impl Explanation {
 
 fn of(explanation: &Explanation) -> String {
     let Explanation { object, summary, provider, class, decision, failure, next, advice, .. } = explanation;
-    let Explanation { held, refused, events, asked, tried, verdict, leader, .. } = explanation;
+    let Explanation { held, refused, dry_run, events, asked, tried, verdict, leader, .. } = explanation;
     let word = match verdict {
         Verdict::Fine => "as it should be",
         Verdict::Wrong => "not as it should be",
@@ -38,6 +38,7 @@ fn of(explanation: &Explanation) -> String {
     }
     held.iter().for_each(|held| fact("held", held));
     next.iter().for_each(|next| fact("next try", next));
+    dry_run.iter().for_each(|line| fact("dry run", line));
     refused.iter().for_each(|refused| fact("refused", refused));
     events.iter().for_each(|event| fact("event", event));
     match asked {
@@ -69,6 +70,7 @@ mod tests {
             }),
             next: Some("in 4 s".into()),
             advice: vec!["wait".into()],
+            dry_run: vec!["would write\nsomething".into()],
             events: vec!["Warning X: \u{1b}[2Jgone\nnext".into()],
             asked: Some("the host at https://127.0.0.1:1/".into()),
             leader: Some("leader: this process".into()),
@@ -80,6 +82,7 @@ mod tests {
   last try   POST /x: 503
   reaction   retry
   next try   in 4 s
+  dry run    would write something
   event      Warning X: [2Jgone next
   asked      the host at https://127.0.0.1:1/: leader: this process
   to do      wait";

@@ -1,4 +1,4 @@
-use crate::{Held, MAX_PAGE, Provider, ROWS, Refused, Rows, Status, Trouble};
+use crate::{DryRun, Held, MAX_PAGE, PendingWrite, Provider, ROWS, Refused, Rows, Status, Trouble};
 
 const METRICS: &str = r#"workqueue_depth{name="service"} 1234
 workqueue_adds_total{name="service"} 60000
@@ -191,6 +191,43 @@ fn a_process_that_does_not_lead_says_who_does_and_that_its_queues_are_empty_beca
     ];
     has_all(&page, &parts);
     assert!(!page.contains("Services that are not ready"), "{page}");
+}
+
+#[test]
+fn a_dry_run_shows_what_would_be_written_and_since_when() {
+    let write = |number: usize| PendingWrite {
+        object: format!("Service default/web-{number:03}"),
+        write: "cloud POST ocean/api /v2/load_balancers {\"name\":\"<b>\"}".into(),
+        since: "2026-01-02T03:04:05Z".into(),
+    };
+    let unknown = Trouble { name: "Node n1".into(), why: Some("the cloud said 503".into()), ..Trouble::default() };
+    let dry_run = DryRun {
+        as_of: Some("2026-01-02T03:04:06Z".into()),
+        changes: 99,
+        writes: rows(100, write).unwrap(),
+        unknown: Rows { all: 1, first: vec![unknown] },
+    };
+    let page = Status { dry_run: Some(dry_run.clone()), services: None, ..healthy() }.render();
+    let parts = [
+        "99 writes kept back, 1 object not known",
+        "Would be written: 99",
+        "As of 2026-01-02T03:04:06Z. Nothing was written. 1 of the list are notes of the host to itself.",
+        "Service default/web-000 cloud POST ocean/api /v2/load_balancers",
+        "since 2026-01-02T03:04:05Z",
+        "and 50 more",
+        "Not known: 1 Node n1 the cloud said 503",
+    ];
+    has_all(&page, &parts);
+    assert!(!page.contains("Services that are not ready") && !page.contains("<b>\""), "{page}");
+    let nothing = DryRun { changes: 0, writes: rows(0, write).unwrap(), unknown: none().unwrap(), ..dry_run.clone() };
+    let page = Status { dry_run: Some(nothing.clone()), ..healthy() }.render();
+    has_all(
+        &page,
+        &["Nothing needs attention", "Would be written: 0 none As of 2026-01-02T03:04:06Z. Nothing was written."],
+    );
+    let page = Status { dry_run: Some(DryRun { as_of: None, ..nothing }), ..healthy() }.render();
+    has_all(&page, &["Would be written: 0 Nothing was looked at yet."]);
+    assert!(!page.contains("none"), "not looked at is not nothing: {page}");
 }
 
 /// What is not known is not said to be none.

@@ -6,6 +6,7 @@
 //! | `nodes` | Nodes and their droplets: initialised, switched off, gone |
 //! | `balancers` | Services and their load balancers: made, changed, followed, handed over, deleted |
 //! | `plan` | what `wasm-ccm plan` shows, and that it is what `run` does; and that what is ensured is stable |
+//! | `dry_run` | a host beside another manager that shows what it would write, and writes nothing |
 //! | `restored` | Services from a backup, and copies: whose load balancer is whose shows at the cloud |
 //! | `takeover` | what the Go manager has left: nothing of it is written |
 //! | `whole` | the public access firewall and the cluster's tag |
@@ -16,6 +17,7 @@ mod account;
 mod balancers;
 mod cloud;
 mod cluster_controller;
+mod dry_run;
 mod nodes;
 mod plan;
 mod restored;

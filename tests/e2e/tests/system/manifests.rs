@@ -1,6 +1,7 @@
 //! What `manifests/` has: the real API server takes it, the real host starts as it says, and it may do what it does and no more.
 
 mod chart;
+mod dry_run;
 mod fence;
 mod image;
 mod overlay;

@@ -160,7 +160,8 @@ impl Stage {
         self.cluster.kubeconfig_of(RIVAL).unwrap()
     }
 
-    async fn await_allowed(&self, user: &str, attributes: ResourceAttributes) {
+    /// Waits until a user may do this.
+    pub(crate) async fn await_allowed(&self, user: &str, attributes: ResourceAttributes) {
         let spec = SubjectAccessReviewSpec {
             user: Some(user.to_owned()),
             resource_attributes: Some(attributes),

@@ -24,18 +24,18 @@ use crate::stage::Stage;
 
 const PROVIDERS: [&str; 3] = ["cloudlycke", "digitalocean", "openstack"];
 /// The placeholder of the base.
-const IMAGE: [&str; 2] = ["image.repository=registry.example/wasm-ccm", "image.tag=latest"];
+pub(super) const IMAGE: [&str; 2] = ["image.repository=registry.example/wasm-ccm", "image.tag=latest"];
 /// What the chart alone writes on its objects.
-const LABELS: [&str; 3] = ["app.kubernetes.io/managed-by", "app.kubernetes.io/instance", "helm.sh/chart"];
+pub(super) const LABELS: [&str; 3] = ["app.kubernetes.io/managed-by", "app.kubernetes.io/instance", "helm.sh/chart"];
 
 /// Helm, with nothing of this machine's user.
-struct Helm {
+pub(super) struct Helm {
     home: TempDir,
     kubeconfig: Option<String>,
 }
 
 impl Helm {
-    fn new(kubeconfig: Option<&Path>) -> Self {
+    pub(super) fn new(kubeconfig: Option<&Path>) -> Self {
         let kubeconfig = kubeconfig.map(|path| path.display().to_string());
         Self { home: tempfile::tempdir().unwrap(), kubeconfig }
     }
@@ -65,7 +65,7 @@ impl Helm {
     }
 
     /// What the chart makes of these values.
-    async fn render(&self, chart: &str, values: &[&str]) -> Vec<DynamicObject> {
+    pub(super) async fn render(&self, chart: &str, values: &[&str]) -> Vec<DynamicObject> {
         let set: Vec<&str> = values.iter().flat_map(|value| ["--set", value]).collect();
         let text = self.good(&[["template", "wasm-ccm", chart].as_slice(), &set].concat()).await;
         manifest::objects(&text).unwrap()
@@ -73,7 +73,7 @@ impl Helm {
 }
 
 /// A chart with these components.
-fn chart(manifests: &Manifests, providers: &[&str]) -> String {
+pub(super) fn chart(manifests: &Manifests, providers: &[&str]) -> String {
     for provider in providers {
         let packed = manifest::packed(&component(&format!("providers/{provider}.wasm")).unwrap()).unwrap();
         manifests.write(&format!("chart/components/{provider}.wasm.gz"), &packed);
@@ -83,7 +83,7 @@ fn chart(manifests: &Manifests, providers: &[&str]) -> String {
 
 /// What it is, by kind, namespace and name. Lists that Kubernetes keeps by name have an order; base64 has no line breaks, and CEL no more
 /// blanks than it needs: kustomize adds some.
-fn comparable(objects: Vec<DynamicObject>) -> BTreeMap<String, Value> {
+pub(super) fn comparable(objects: Vec<DynamicObject>) -> BTreeMap<String, Value> {
     let mut all = BTreeMap::new();
     for object in objects {
         let name = format!(

@@ -1,0 +1,371 @@
+//! `wasm-ccm run --dry-run`: plans again and again what would be written, for as long as the process runs.
+//!
+//! It looks when something changes, and after the same periods as the controllers of `run`. Each look begins with what the API server and
+//! the cloud say at that moment, so nothing has to be tried again: a write that is still missing at the next look is the same one.
+
+use std::collections::hash_map::{DefaultHasher, Entry};
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_controllers::{ClusterAddresses, Node, ReflectorHandle, has_finalizer, is_load_balancer, is_uninitialized};
+use ccm_rollout::opened::Opened;
+use futures::future::select_all;
+use k8s_openapi::api::core::v1::Service;
+use kube::{Client, ResourceExt as _};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tracing::instrument::WithSubscriber as _;
+use tracing::subscriber::NoSubscriber;
+
+use crate::agenda::{Agenda, Look, Waits};
+use crate::api_server::read_only;
+use crate::journal::Journal;
+use crate::pending::Pending;
+use crate::planner::{Controllers, PlanParts, Planner, Settings, name_of};
+
+/// How long a change waits for others that the same look sees. Another manager that works on it has mostly begun by then.
+const DEBOUNCE: Duration = Duration::from_secs(1);
+/// The same of Services after a change of Nodes: another manager then changes all load balancers.
+const NODES_DEBOUNCE: Duration = Duration::from_secs(5);
+
+/// When objects are looked at that have not changed.
+#[derive(Debug, Clone, Copy)]
+pub struct Periods {
+    /// All Nodes.
+    pub nodes: Duration,
+    /// Nodes that are not initialised or not Ready, or have a pending write: from the shortest time to the longest.
+    pub nodes_again: (Duration, Duration),
+    /// All Services; zero never looks at them without a change.
+    pub services: Duration,
+    /// Services with a pending write.
+    pub services_again: (Duration, Duration),
+    /// Routes.
+    pub routes: Duration,
+    /// The cluster as a whole.
+    pub cluster: Duration,
+}
+
+/// What a dry run is made of.
+pub struct DryRunParts {
+    /// The client of [`sealed`](crate::sealed).
+    pub client: Client,
+    /// The leadership of the providers.
+    pub journal: Arc<Journal>,
+    /// Takes what would be written.
+    pub pending: Pending,
+    /// The providers of the moment, in the operator's order.
+    pub providers: Box<dyn Fn() -> Vec<Opened> + Send + Sync>,
+    /// Grow when providers are others, offer something else, or answer again: then everything is looked at.
+    pub changes: Vec<watch::Receiver<u64>>,
+    /// All Nodes. The list must be complete.
+    pub nodes: ReflectorHandle<Node>,
+    /// All Services. The list must be complete, if a controller looks at them.
+    pub services: ReflectorHandle<Service>,
+    /// Which addresses are the cluster's own.
+    pub addresses: ClusterAddresses,
+    /// Which controllers the host would run.
+    pub controllers: Controllers,
+    /// How.
+    pub settings: Settings,
+    /// When.
+    pub periods: Periods,
+    /// Whether the log has what controllers and providers say during each look: most of it is the same each time.
+    pub is_talkative: bool,
+}
+
+/// Looks for as long as it is polled.
+///
+/// # Cancel safety
+///
+/// It can be dropped at any time: it changes nothing.
+pub async fn dry_run(mut parts: DryRunParts) {
+    let changes = std::mem::take(&mut parts.changes);
+    let seen = Seen::of(&parts);
+    let (agenda, news) = (Mutex::default(), Notify::new());
+    tokio::join!(hear(&parts, seen, changes, &agenda, &news), work(&parts, &agenda, &news));
+}
+
+/// What was seen of objects last: changes that no controller reads, such as heartbeats, are none.
+struct Seen {
+    /// Of each Node, what controllers read, and as much of that as load balancers and routes hang on.
+    nodes: HashMap<String, (u64, u64)>,
+    /// Of each Service its version.
+    services: HashMap<(String, String), Option<String>>,
+}
+
+/// What a change of a Node is about.
+#[derive(Debug, PartialEq, Eq)]
+enum NodeChange {
+    None,
+    /// The Node alone.
+    Own,
+    /// Also what other objects hang on.
+    Shared,
+}
+
+fn digests(node: &Node) -> (u64, u64) {
+    let digest = |text: String| {
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        hasher.finish()
+    };
+    let Node { uid, is_deleting, labels, provider_id, pod_cidrs, taints, addresses, ready, .. } = node;
+    let shared = format!("{uid:?}{is_deleting}{labels:?}{provider_id:?}{pod_cidrs:?}{taints:?}{addresses:?}{ready:?}");
+    let whole = Node { resource_version: None, ..node.clone() };
+    (digest(format!("{whole:?}")), digest(shared))
+}
+
+impl Seen {
+    fn of(parts: &DryRunParts) -> Self {
+        let nodes = parts.nodes.reader().state();
+        let services = parts.services.reader().state();
+        Self {
+            nodes: nodes.iter().map(|node| (node.name_any(), digests(node))).collect(),
+            services: services.iter().map(|service| (name_of(service), service.resource_version())).collect(),
+        }
+    }
+
+    /// Notes how a Node is now; none when it is gone.
+    fn node(&mut self, name: &str, node: Option<&Node>) -> NodeChange {
+        let Some(node) = node else {
+            return if self.nodes.remove(name).is_some() { NodeChange::Shared } else { NodeChange::None };
+        };
+        let now = digests(node);
+        match self.nodes.insert(name.to_owned(), now) {
+            Some(before) if before == now => NodeChange::None,
+            Some((_, shared)) if shared == now.1 => NodeChange::Own,
+            _ => NodeChange::Shared,
+        }
+    }
+
+    /// Notes how a Service is now, and says whether it has changed.
+    fn service(&mut self, key: (String, String), service: Option<&Service>) -> bool {
+        let Some(service) = service else { return self.services.remove(&key).is_some() };
+        let now = service.resource_version();
+        match self.services.entry(key) {
+            Entry::Occupied(mut before) => before.insert(now.clone()) != now,
+            Entry::Vacant(none) => {
+                none.insert(now);
+                true
+            }
+        }
+    }
+}
+
+/// Puts what changes on the agenda. Never waits for a look: a watch waits for its subscribers.
+async fn hear(
+    parts: &DryRunParts,
+    mut seen: Seen,
+    mut changes: Vec<watch::Receiver<u64>>,
+    agenda: &Mutex<Agenda>,
+    news: &Notify,
+) {
+    let (mut nodes, mut services) = (parts.nodes.subscribe(), parts.services.subscribe());
+    let (node_store, service_store) = (parts.nodes.reader(), parts.services.reader());
+    loop {
+        let now = Instant::now();
+        let looks = tokio::select! {
+            Some(key) = nodes.recv() => match seen.node(&key.name, node_store.get(&key).as_deref()) {
+                NodeChange::None => continue,
+                NodeChange::Own => vec![(Look::Node(key.name), DEBOUNCE)],
+                NodeChange::Shared => vec![
+                    (Look::Node(key.name), DEBOUNCE),
+                    (Look::Routes, DEBOUNCE),
+                    (Look::Cluster, DEBOUNCE),
+                    (Look::Services, NODES_DEBOUNCE),
+                ],
+            },
+            Some(key) = services.recv() => {
+                let service = service_store.get(&key);
+                let (namespace, name) = (key.namespace.unwrap_or_default(), key.name);
+                if !seen.service((namespace.clone(), name.clone()), service.as_deref()) {
+                    continue;
+                }
+                vec![(Look::Service(namespace, name), DEBOUNCE), (Look::Cluster, DEBOUNCE)]
+            }
+            () = changed(&mut changes) => vec![
+                (Look::Nodes, DEBOUNCE),
+                (Look::Services, DEBOUNCE),
+                (Look::Routes, DEBOUNCE),
+                (Look::Cluster, DEBOUNCE),
+            ],
+        };
+        let mut agenda = agenda.lock();
+        for (look, after) in looks {
+            agenda.by(look, now + after);
+        }
+        news.notify_one();
+    }
+}
+
+/// Waits until one of them grows.
+async fn changed(receivers: &mut Vec<watch::Receiver<u64>>) {
+    while !receivers.is_empty() {
+        let (grown, place) = {
+            let waiting = receivers.iter_mut().map(|receiver| Box::pin(receiver.changed()));
+            let (grown, place, _) = select_all(waiting).await;
+            (grown.is_ok(), place)
+        };
+        if grown {
+            return;
+        }
+        drop(receivers.swap_remove(place));
+    }
+    std::future::pending().await
+}
+
+/// Looks at what is on the agenda, one look after the other.
+async fn work(parts: &DryRunParts, agenda: &Mutex<Agenda>, news: &Notify) {
+    let Periods { nodes, nodes_again, services, services_again, routes, cluster } = parts.periods;
+    let mut nodes_wait = Waits::between(nodes_again.0, nodes_again.1);
+    let mut services_wait = Waits::between(services_again.0, services_again.1);
+    let mut due = BTreeSet::from([Look::Nodes, Look::Services, Look::Routes, Look::Cluster]);
+    loop {
+        look(parts, &due).await;
+        let now = Instant::now();
+        {
+            let mut agenda = agenda.lock();
+            for (look, period) in
+                [(Look::Nodes, nodes), (Look::Services, services), (Look::Routes, routes), (Look::Cluster, cluster)]
+            {
+                if due.contains(&look) && !period.is_zero() {
+                    agenda.by(look, now + period);
+                }
+            }
+            if due.iter().any(is_about_nodes)
+                && let Some(wait) = nodes_wait.until_next(unsettled_nodes(parts))
+            {
+                agenda.by(Look::NodesAgain, now + wait);
+            }
+            if due.iter().any(is_about_services)
+                && let Some(wait) = services_wait.until_next(parts.pending.names("Service").into_iter().collect())
+            {
+                agenda.by(Look::ServicesAgain, now + wait);
+            }
+        }
+        due = next(agenda, news).await;
+    }
+}
+
+/// Waits until something is due.
+async fn next(agenda: &Mutex<Agenda>, news: &Notify) -> BTreeSet<Look> {
+    loop {
+        let at = agenda.lock().next();
+        let until_due = async {
+            match at {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = until_due => {}
+            () = news.notified() => {}
+        }
+        let due = agenda.lock().take(Instant::now());
+        if !due.is_empty() {
+            return due;
+        }
+    }
+}
+
+const fn is_about_nodes(look: &Look) -> bool {
+    matches!(look, Look::Node(_) | Look::Nodes | Look::NodesAgain)
+}
+
+const fn is_about_services(look: &Look) -> bool {
+    matches!(look, Look::Service(..) | Look::Services | Look::ServicesAgain)
+}
+
+/// Nodes that `run` would look at again soon.
+fn unsettled_nodes(parts: &DryRunParts) -> BTreeSet<String> {
+    let nodes = parts.nodes.reader().state();
+    let is_open = |node: &Node| !node.is_deleting && (node.ready.as_deref() != Some("True") || is_uninitialized(node));
+    let open = nodes.iter().filter(|node| is_open(node)).map(|node| node.name_any());
+    open.chain(parts.pending.names("Node")).collect()
+}
+
+/// Which Nodes a look is about. With one of them come all about which the last word is not spoken: how many Nodes may be deleted hangs on how
+/// many there are to delete.
+fn nodes_of(parts: &DryRunParts, due: &BTreeSet<Look>) -> Vec<String> {
+    if !due.iter().any(is_about_nodes) {
+        return vec![];
+    }
+    let mut names = unsettled_nodes(parts);
+    if due.contains(&Look::Nodes) {
+        names.extend(parts.nodes.reader().state().iter().map(|node| node.name_any()));
+    }
+    names.extend(due.iter().filter_map(|look| match look {
+        Look::Node(name) => Some(name.clone()),
+        _ => None,
+    }));
+    names.into_iter().collect()
+}
+
+/// Which Services a look is about: of those without a load balancer, there is nothing to see.
+fn services_of(parts: &DryRunParts, due: &BTreeSet<Look>) -> Vec<(String, String)> {
+    let store = parts.services.reader();
+    let pending: BTreeSet<String> = parts.pending.names("Service").into_iter().collect();
+    let is_meant = |service: &Service| {
+        let (namespace, name) = name_of(service);
+        let is_due = due.contains(&Look::Services) || due.contains(&Look::Service(namespace.clone(), name.clone()));
+        (is_due && (is_load_balancer(service) || has_finalizer(service))).then_some((namespace, name))
+    };
+    let mut names: BTreeSet<(String, String)> = store.state().iter().filter_map(|service| is_meant(service)).collect();
+    let all = due.contains(&Look::Services) || due.contains(&Look::ServicesAgain);
+    let pending = pending.iter().filter_map(|name| name.split_once('/'));
+    let pending = pending.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
+    names.extend(
+        pending.filter(|(namespace, name)| all || due.contains(&Look::Service(namespace.clone(), name.clone()))),
+    );
+    names.into_iter().collect()
+}
+
+/// One look. The client is a new one each time: it answers with what was written before by itself.
+async fn look(parts: &DryRunParts, due: &BTreeSet<Look>) {
+    let DryRunParts { client, journal, pending, providers, nodes, services, addresses, controllers, settings, .. } =
+        parts;
+    drop(journal.take());
+    let mut lookups = JoinSet::new();
+    let planner = Planner::new(
+        PlanParts {
+            client: read_only(client, Arc::clone(journal)),
+            journal: Arc::clone(journal),
+            providers: providers(),
+            nodes: nodes.clone(),
+            services: services.clone(),
+            addresses: addresses.clone(),
+            controllers: *controllers,
+            settings: settings.clone(),
+        },
+        &mut lookups,
+    );
+    let names = nodes_of(parts, due);
+    if !names.is_empty() {
+        pending.looked(said(parts, planner.nodes(&names)).await, None);
+    }
+    let names = services_of(parts, due);
+    if !names.is_empty() {
+        pending.looked(said(parts, planner.services(&names)).await, None);
+    }
+    if due.contains(&Look::Routes) {
+        pending.looked(said(parts, planner.routes()).await, Some("Routes"));
+    }
+    if due.contains(&Look::Cluster) {
+        pending.looked(said(parts, planner.cluster()).await, Some("Cluster"));
+    }
+}
+
+/// Does this, and says in the log what it says if that is wanted.
+async fn said<T>(parts: &DryRunParts, planned: impl Future<Output = T>) -> T {
+    match parts.is_talkative {
+        true => planned.await,
+        false => planned.with_subscriber(NoSubscriber::default()).await,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,49 @@
+//! The section of a dry run.
+
+use maud::{Markup, html};
+
+use crate::sections::{counted, more, text};
+use crate::status::{DryRun, PendingWrite, Rows, Trouble};
+
+pub(crate) fn would_write(DryRun { as_of, changes, writes, unknown }: &DryRun, rows: usize) -> Markup {
+    let notes = writes.all.saturating_sub(*changes);
+    html! {
+        section #would-write {
+            h2 { "Would be written: " (counted(*changes)) }
+            @match as_of {
+                None => { p .quiet { "Nothing was looked at yet." } }
+                Some(as_of) => {
+                    @if *changes == 0 { p .good { "none" } }
+                    p .quiet {
+                        "As of " (text(as_of)) ". Nothing was written."
+                        @if notes > 0 { " " (counted(notes)) " of the list are notes of the host to itself." }
+                    }
+                }
+            }
+            (list(writes, rows))
+            @if unknown.all > 0 {
+                h3 .bad { "Not known: " (counted(unknown.all)) }
+                ul {
+                    @for Trouble { name, why, .. } in unknown.first.iter().take(rows) {
+                        li { b { (text(name)) } @if let Some(why) = why { p { (text(why)) } } }
+                    }
+                }
+                (more(unknown.all, unknown.first.len().min(rows)))
+            }
+        }
+    }
+}
+
+fn list(Rows { all, first }: &Rows<PendingWrite>, rows: usize) -> Markup {
+    html! {
+        @if *all > 0 {
+            ul {
+                @for PendingWrite { object, write, since } in first.iter().take(rows) {
+                    li { b { (text(object)) } p { code { (text(write)) } } small { "since " (text(since)) } }
+                }
+            }
+            (more(*all, first.len().min(rows)))
+            p .quiet { "All of one: " code { "wasm-ccm plan service NAMESPACE/NAME" } }
+        }
+    }
+}

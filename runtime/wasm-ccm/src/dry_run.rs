@@ -1,0 +1,241 @@
+//! `run --dry-run`: the process writes nothing, takes part in no election, and says what it would write.
+//!
+//! What the controllers would do is [planned](ccm_plan) again and again. Everything else of the process is as in `run`: health port, providers and
+//! their exchange, Nodes and Services in memory. So there are two places that keep all of it from writing: every request to the API server goes
+//! by [`sealed`], and the leadership of every provider is a [`Journal`], which never leads.
+
+use std::sync::Arc;
+
+use anyhow::{Result, ensure};
+use ccm_apiserver::{EventWriter, Pings, client};
+use ccm_cloud::Leadership;
+use ccm_controllers::{ClusterAddresses, Metrics, Reflector, ReflectorHandle};
+use ccm_diagnosis::Target;
+use ccm_plan::{Controllers, DryRunParts, Journal, Pending, PendingList, Periods, dry_run, sealed};
+use ccm_rollout::opened::Opened;
+use ccm_status::{DryRun as Shown, PendingWrite, ROWS, Rows, Trouble};
+use k8s_openapi::api::core::v1::Service;
+use kube::{Client, Config};
+use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
+
+use crate::cli::RunArgs;
+use crate::controller_names::{Controller, Selection};
+use crate::controllers::Providers;
+use crate::plan;
+use crate::stores::Stores;
+use crate::tasks::Tasks;
+
+/// What `/readyz` and the status page say in the place of the leader.
+pub(crate) const SAYS: &str = "dry run: this process writes nothing, and takes part in no election";
+
+/// A process that writes nothing.
+pub(crate) struct DryRun {
+    journal: Arc<Journal>,
+    pending: Pending,
+}
+
+/// What there is to look at, and how.
+pub(crate) struct Scene<'a> {
+    pub(crate) args: &'a RunArgs,
+    pub(crate) selection: &'a Selection,
+    /// The client of [`DryRun::client`].
+    pub(crate) client: Client,
+    pub(crate) stores: Stores,
+    pub(crate) providers: Providers,
+    pub(crate) addresses: ClusterAddresses,
+    pub(crate) metrics: &'a Metrics,
+}
+
+impl DryRun {
+    /// None where the operator wants a process that writes.
+    ///
+    /// # Errors
+    ///
+    /// Names the flag that does not go with it.
+    pub(crate) fn wanted(args: &RunArgs, serves_webhook: bool, registry: &mut Registry) -> Result<Option<Self>> {
+        if !args.dry_run {
+            return Ok(None);
+        }
+        ensure!(
+            !serves_webhook,
+            "--dry-run and --webhooks do not go together: the webhook would refuse Services; leave one of them out"
+        );
+        tracing::info!("{SAYS}; what it would write is in this log, on its page / and in ccm_dry_run_pending_writes");
+        Ok(Some(Self { journal: Arc::default(), pending: Pending::register(registry) }))
+    }
+
+    /// The leadership of everything: it never leads, and notes changes of clouds that it forbids.
+    pub(crate) fn leadership(&self) -> Arc<dyn Leadership> {
+        Arc::clone(&self.journal) as _
+    }
+
+    /// For the pages.
+    pub(crate) fn pending(&self) -> Pending {
+        self.pending.clone()
+    }
+
+    /// Looks until the process stops.
+    ///
+    /// # Errors
+    ///
+    /// A flag of the controllers is wrong.
+    pub(crate) fn start(self, tasks: &mut Tasks, scene: Scene<'_>) -> Result<()> {
+        let Scene { args, selection, client, stores, providers, addresses, metrics } = scene;
+        for (slot, _) in &providers {
+            let slot = slot.clone();
+            tasks.spawn_background("credentials and recoveries", async move { slot.follow().await });
+        }
+        let changes = providers
+            .iter()
+            .flat_map(|(slot, _)| [slot.generations(), slot.doubts(), slot.offers(), slot.recoveries()]);
+        let opened = |providers: &Providers| {
+            let open = |(slot, classes): &(ccm_rollout::ProviderSlot, Vec<String>)| Opened {
+                provider: slot.component(),
+                classes: classes.clone(),
+            };
+            providers.iter().map(open).collect()
+        };
+        // Where no controller reads Services, there are none.
+        let nobody = || -> ReflectorHandle<Service> { Reflector::new(client.clone(), &metrics.store).handle() };
+        let parts = DryRunParts {
+            journal: self.journal,
+            pending: self.pending,
+            changes: changes.collect(),
+            services: stores.services.unwrap_or_else(nobody),
+            client,
+            nodes: stores.nodes,
+            providers: Box::new(move || opened(&providers)),
+            addresses,
+            controllers: Controllers {
+                node: selection.has(Controller::Node),
+                node_lifecycle: selection.has(Controller::NodeLifecycle),
+                service: selection.has(Controller::Service),
+                cluster: selection.has(Controller::Cluster),
+            },
+            settings: plan::settings(args, selection)?,
+            periods: periods(args),
+            is_talkative: args.v >= 4 || args.trace_http,
+        };
+        let stop = tasks.stop.clone();
+        tasks.spawn_reader("dry run", async move {
+            stop.run_until_cancelled(dry_run(parts)).await;
+        });
+        Ok(())
+    }
+}
+
+/// Those of the controllers.
+fn periods(args: &RunArgs) -> Periods {
+    let lifecycle = args.node_lifecycle.settings();
+    let service = args.service.settings();
+    Periods {
+        nodes: args.node_status_update_frequency,
+        nodes_again: (lifecycle.monitor_period, lifecycle.max_monitor_period),
+        services: service.verify_period,
+        services_again: (service.queue.min_backoff, service.queue.max_backoff),
+        routes: args.route.settings().period,
+        cluster: args.cluster.settings().period,
+    }
+}
+
+/// The client of a process: one that cannot write, where it is a dry run.
+///
+/// # Errors
+///
+/// The configuration cannot be used.
+pub(crate) fn client_of(
+    config: &Config,
+    pings: Pings,
+    metrics: &ccm_apiserver::ApiMetrics,
+    is_dry_run: bool,
+) -> Result<Client> {
+    let client = client(config, pings, metrics)?;
+    Ok(if is_dry_run { sealed(&client) } else { client })
+}
+
+/// Writes Events until `drain`; a dry run writes none.
+pub(crate) async fn write_events(writer: EventWriter, drain: CancellationToken, is_dry_run: bool) {
+    if is_dry_run {
+        // Whoever has something to say hears that nobody listens.
+        drop(writer);
+        return drain.cancelled().await;
+    }
+    writer.run(drain).await;
+}
+
+/// For the status page.
+pub(crate) fn shown(pending: &Pending) -> Shown {
+    let PendingList { writes, unknown, as_of } = pending.list();
+    let changes = writes.iter().filter(|write| write.is_change).count();
+    let write = |ccm_plan::PendingWrite { object, write, since, .. }: &ccm_plan::PendingWrite| PendingWrite {
+        object: object.clone(),
+        write: write.clone(),
+        since: format!("{since:.0}"),
+    };
+    let trouble = |(name, why): &(String, String)| Trouble {
+        name: name.clone(),
+        reason: "not known".to_owned(),
+        why: Some(why.clone()),
+        next: None,
+    };
+    Shown {
+        as_of: as_of.map(|at| format!("{at:.0}")),
+        changes,
+        writes: Rows { all: writes.len(), first: writes.iter().take(ROWS).map(write).collect() },
+        unknown: Rows { all: unknown.len(), first: unknown.iter().take(ROWS).map(trouble).collect() },
+    }
+}
+
+/// For `explain`: what would be written to one object, in one line each.
+pub(crate) fn lines(pending: &Pending, target: &Target) -> Vec<String> {
+    let PendingList { writes, unknown, as_of } = match target {
+        Target::Service { namespace, name } => pending.of("Service", &format!("{namespace}/{name}")),
+        Target::Node { name } => pending.of("Node", name),
+    };
+    let Some(as_of) = as_of else { return vec!["nothing was looked at yet".to_owned()] };
+    let written = writes.iter().map(|one| format!("would write since {:.0}: {}", one.since, one.write));
+    let unknown = unknown.iter().map(|(_, why)| format!("not known what it would write: {why}"));
+    let lines: Vec<String> = written.chain(unknown).collect();
+    if lines.is_empty() { vec![format!("would write nothing, as of {as_of:.0}")] } else { lines }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        run: RunArgs,
+    }
+
+    fn wanted(flags: &[&str], serves_webhook: bool) -> Result<Option<DryRun>> {
+        let args = Cli::try_parse_from(["run", "--provider=a.wasm"].iter().chain(flags)).ok().unwrap().run;
+        DryRun::wanted(&args, serves_webhook, &mut Registry::default())
+    }
+
+    #[test]
+    fn a_dry_run_is_wanted_or_not_and_never_leads_whatever_the_flags_of_the_election_say() {
+        assert!(wanted(&[], true).unwrap().is_none());
+        for flags in [&["--dry-run"][..], &["--dry-run", "--leader-elect=true"], &["--leader-elect", "--dry-run"]] {
+            assert!(!wanted(flags, false).unwrap().unwrap().leadership().may_write(), "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn what_would_change_the_cluster_without_a_write_is_refused() {
+        let error = wanted(&["--dry-run"], true).err().unwrap().to_string();
+        assert!(error.starts_with("--dry-run and --webhooks do not go together"), "{error}");
+    }
+
+    #[test]
+    fn before_the_first_look_nothing_is_said_of_an_object() {
+        let pending = Pending::register(&mut Registry::default());
+        let target = Target::Node { name: "n1".to_owned() };
+        assert_eq!(lines(&pending, &target), ["nothing was looked at yet"]);
+        assert_eq!(shown(&pending).as_of, None);
+    }
+}

@@ -1,0 +1,90 @@
+//! A dry run beside another manager, as the manifests and the chart install it.
+
+use std::collections::BTreeSet;
+
+use ccm_cluster::{NodeFixture, Settings};
+use ccm_e2e::manifest;
+use k8s_openapi::api::authorization::v1::ResourceAttributes;
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+
+use super::chart::{Helm, IMAGE, LABELS, chart, comparable};
+use super::overlay::{Manifests, start};
+use super::{CLOUDLYCKE, apart, apply};
+use crate::look::await_untainted;
+use crate::stage::{LIMIT, Stage};
+
+/// Verbs of all our roles.
+fn verbs(objects: &[kube::core::DynamicObject]) -> BTreeSet<String> {
+    let ours = objects.iter().filter(|object| object.name_any() == "wasm-ccm");
+    let rules = ours.filter_map(|object| object.data["rules"].as_array()).flatten();
+    let verbs = rules.flat_map(|rule| rule["verbs"].as_array().unwrap());
+    verbs.map(|verb| verb.as_str().unwrap().to_owned()).collect()
+}
+
+fn with_dry_run(manifests: &Manifests) -> &'static str {
+    let around = json!({ "resources": [format!("../{CLOUDLYCKE}")], "components": ["../optional/dry-run"] });
+    manifests.write("dry/kustomization.yaml", around.to_string());
+    "dry"
+}
+
+#[tokio::test]
+async fn the_chart_and_the_component_make_the_same_dry_run() {
+    let (manifests, helm) = (Manifests::new(), Helm::new(None));
+    let theirs = comparable(manifests.build(with_dry_run(&manifests)).await);
+    let chart = chart(&manifests, &["cloudlycke"]);
+    let mut ours = comparable(helm.render(&chart, &["provider=cloudlycke", IMAGE[0], IMAGE[1], "dryRun=true"]).await);
+    for object in ours.values_mut() {
+        let labels = object["metadata"]["labels"].as_object_mut().unwrap();
+        LABELS.iter().for_each(|label| drop(labels.remove(*label)));
+        if labels.is_empty() {
+            object["metadata"].as_object_mut().unwrap().remove("labels");
+        }
+    }
+    let is_about_the_process = |name: &&String| name.starts_with("Deployment") || name.contains("Role");
+    for name in theirs.keys().chain(ours.keys()).filter(is_about_the_process).collect::<BTreeSet<_>>() {
+        assert_eq!(theirs.get(name), ours.get(name), "{name}");
+    }
+    let container = |of: &Value| of["spec"]["template"]["spec"]["containers"][0].clone();
+    let process = container(&ours["Deployment kube-system/wasm-ccm"]);
+    let args = process["args"].as_array().unwrap();
+    assert!(args.contains(&json!("--dry-run")) && args.contains(&json!("--secure-port=10268")), "{args:?}");
+    for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+        assert_eq!(process[probe]["httpGet"]["port"], 10268, "{probe}");
+    }
+}
+
+#[tokio::test]
+async fn a_dry_run_is_installed_in_one_step_with_rights_that_only_read() {
+    let stage = Stage::bare(apart(Settings::default())).await;
+    let client = stage.client();
+    let manifests = Manifests::new();
+    let objects = manifests.build(with_dry_run(&manifests)).await;
+    assert_eq!(verbs(&objects), ["get", "list", "watch"].map(str::to_owned).into());
+    manifest::apply_all(client, &objects).await.unwrap();
+    for (group, resource, namespace) in [("", "services", None), ("events.k8s.io", "events", Some("default"))] {
+        let attributes = ResourceAttributes {
+            group: Some(group.to_owned()),
+            resource: Some(resource.to_owned()),
+            verb: Some("list".to_owned()),
+            namespace: namespace.map(str::to_owned),
+            ..ResourceAttributes::default()
+        };
+        stage.await_allowed(stage.user(), attributes).await;
+    }
+    NodeFixture::new("n1").register(client).await.unwrap();
+    // So that it says whatever it lacks.
+    let host = start(&stage, &["--v=4", "--logging-format=json"]).await;
+    host.ready().await;
+    host.await_log(LIMIT, &["dry run: would be written", "Node n1", "cluster PATCH /api/v1/nodes/n1 "]).await.unwrap();
+    host.await_count("ccm_dry_run_looks_total", &[], LIMIT, |looks| looks >= 4.0).await.unwrap();
+    host.end().await;
+    let tried: Vec<_> = stage.cluster.writes().unwrap().into_iter().filter(|one| one.user == stage.user()).collect();
+    assert!(tried.is_empty(), "{tried:?}");
+
+    // The switch.
+    apply(&stage, &manifests, CLOUDLYCKE).await;
+    let host = start(&stage, &[]).await;
+    await_untainted(client, "n1").await;
+    host.end().await;
+}
