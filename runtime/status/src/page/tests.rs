@@ -91,6 +91,7 @@ fn broken(word: &str, many: usize) -> Status {
         uninitialised: rows(many, |_| Trouble { name: word(), reason: word(), why: Some(word()), next: Some(word()) }),
         unready: rows(many, |_| Trouble { name: word(), reason: word(), why: Some(word()), next: Some(word()) }),
         held: rows(many, |_| Held { name: word(), budget: word() }),
+        dry_run: None,
     }
 }
 
