@@ -55,7 +55,7 @@ pub use node_lifecycle::{
     DeletionBudget, JournalPlace, NodeLifecycleController, NodeLifecycleMetrics, NodeLifecycleParts,
     NodeLifecycleRehearsal, NodeLifecycleSettings, NodeLifecycleView,
 };
-pub use pulse::Pulses;
+pub use pulse::{Pulse, Pulses};
 pub use queue::{GivenUp, QueueSettings};
 pub use reaction::MIN_SLOW_RETRY;
 pub use rehearsal::Rehearsed;

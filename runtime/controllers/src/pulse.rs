@@ -24,7 +24,8 @@ pub struct Pulses(Arc<Mutex<HashMap<&'static str, Turn>>>);
 
 impl Pulses {
     /// A loop that begins now and turns at least once in each `period`.
-    pub(crate) fn begin(&self, name: &'static str, period: Duration) -> Pulse {
+    #[must_use]
+    pub fn begin(&self, name: &'static str, period: Duration) -> Pulse {
         let pulse = Pulse { name, period, pulses: self.clone() };
         pulse.beat();
         pulse
@@ -59,7 +60,7 @@ impl std::fmt::Debug for Pulses {
 
 /// A loop that runs. Dropping it says that the loop has ended.
 #[derive(Debug)]
-pub(crate) struct Pulse {
+pub struct Pulse {
     name: &'static str,
     period: Duration,
     pulses: Pulses,

@@ -68,6 +68,7 @@ pub use events::host_pod;
 pub use keeper::KeeperSettings;
 pub use ledger::{CONFIG_MAP, PeerSettings};
 pub use metrics::{CallMetrics, ExchangeMetrics, ProviderMetrics};
+pub use release::Version;
 pub use retry::backoff;
 pub use rollout::{Followers, Rollout, RolloutParts};
 pub use slot::{Handle, ProbationSettings, Slot};

@@ -9,7 +9,12 @@
 //! # What a flood can do
 //!
 //! Everybody who reaches the port can send tokens. Answers are kept for a while, never more than [`AccessSettings::entries`] of each kind,
-//! and the API server is asked about no more than so many new ones in a second. Whoever was let in before is not held up by others.
+//! and the API server is asked about no more than so many new ones in a second. Whoever was let in before is not held up by others, nor is a
+//! peer that has asked nothing new for a while.
+//!
+//! # What everybody learns
+//!
+//! The pages of checks keep their reasons back, but from those who may get all single checks: `/readyz/*` for `/readyz`.
 
 mod answers;
 mod metrics;
@@ -28,7 +33,9 @@ use k8s_openapi::api::authentication::v1::UserInfo;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
-use crate::https::{Page, TEXT, page};
+use tokio::time::Instant;
+
+use crate::https::{Page, Peer, TEXT, page};
 use answers::{Answers, Bucket, Key, Known};
 pub use metrics::AccessMetrics;
 
@@ -43,6 +50,9 @@ pub const CHALLENGE: &str = "Bearer realm=\"wasm-ccm\"";
 /// Longest token that is reviewed, in bytes. Those of service accounts have about 1 KiB, those of identity providers rarely 8 KiB. A longer one
 /// is refused unseen, so that a flood carries little to the API server.
 const MAX_TOKEN: usize = 16 << 10;
+/// Pages whose reasons are for whoever may get all that is below them. A cluster lets every user get the pages themselves, also the service account
+/// of any pod (ClusterRole `system:public-info-viewer`).
+const CHECKS: [&str; 3] = ["/healthz", "/livez", "/readyz"];
 /// Its members may do everything, as for upstream.
 const MASTERS: &str = "system:masters";
 
@@ -59,7 +69,7 @@ pub struct AccessSettings {
     /// `--authorization-webhook-cache-unauthorized-ttl`: how long a no counts. Default 10 s.
     pub denied_ttl: Duration,
     /// `--authentication-reviews-per-second`: most reviews of tokens that nobody was let in with before, in a second; and as many of pages that
-    /// a user did not get before. Beyond that, the answer is 429. Default 20.
+    /// a user did not get before. Beyond that, the answer is 429. Half of them are kept for peers that have asked nothing new for 10 s. Default 20.
     pub reviews_per_second: NonZeroU32,
     /// `--authentication-cache-entries`: most tokens, and most pages of users, of which the answer is kept. Beyond that, refusals go first.
     /// Default 1,024.
@@ -94,8 +104,18 @@ pub struct Wall<R> {
     metrics: AccessMetrics,
     tokens: Mutex<Questions<Option<Arc<UserInfo>>>>,
     pages: Mutex<Questions<bool>>,
-    /// The last question had no answer.
-    is_away: AtomicBool,
+    /// The last question of each kind had no answer.
+    tokens_away: AtomicBool,
+    pages_away: AtomicBool,
+}
+
+/// Who reads a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reader {
+    /// Whoever reaches the port, or has any token of the cluster.
+    Anybody,
+    /// Somebody who may know all of it; everybody where there is no wall.
+    Known,
 }
 
 /// What was answered, and how many new questions there may be.
@@ -110,11 +130,11 @@ impl<T: Clone> Questions<T> {
     }
 
     /// The answer, if there is one. Else whether the question may be asked.
-    fn answer(&mut self, key: &Key) -> Result<Option<T>, Refusal> {
+    fn answer(&mut self, key: &Key, peer: Option<Peer>) -> Result<Option<T>, Refusal> {
         match self.answers.get(key) {
             Known::Fresh(answer) => Ok(Some(answer)),
             Known::WasGood => Ok(None),
-            Known::Nothing if self.new.take() => Ok(None),
+            Known::Nothing if self.new.take(peer) => Ok(None),
             Known::Nothing => Err(Refusal::TooMany),
         }
     }
@@ -171,76 +191,95 @@ impl<R: Reviews> Wall<R> {
     /// Nobody was let in yet.
     pub fn new(settings: AccessSettings, reviews: R, metrics: AccessMetrics) -> Self {
         let (tokens, pages) = (Mutex::new(Questions::new(&settings)), Mutex::new(Questions::new(&settings)));
-        Self { settings, reviews, metrics, tokens, pages, is_away: AtomicBool::new(false) }
+        let (tokens_away, pages_away) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { settings, reviews, metrics, tokens, pages, tokens_away, pages_away }
     }
 
-    /// What whoever may not get a page gets instead; none where the page may be served.
-    pub async fn refusal(&self, request: &Parts) -> Option<Page> {
-        let refusal = self.admit(&request.method, request.uri.path(), &request.headers).await.err()?;
-        self.metrics.refused(refusal.reason());
-        Some(refusal.page())
+    /// Who reads the page that a request asks for.
+    ///
+    /// # Errors
+    ///
+    /// Nobody: this is what whoever may not get it gets instead.
+    pub async fn reader(&self, request: &Parts) -> Result<Reader, Page> {
+        self.admit(request).await.map_err(|refusal| {
+            self.metrics.refused(refusal.reason());
+            refusal.page()
+        })
     }
 
-    async fn admit(&self, method: &Method, path: &str, headers: &HeaderMap) -> Result<(), Refusal> {
-        if method != Method::GET && method != Method::HEAD {
+    async fn admit(&self, request: &Parts) -> Result<Reader, Refusal> {
+        if request.method != Method::GET && request.method != Method::HEAD {
             return Err(Refusal::Method);
         }
-        if self.settings.is_open(path) {
-            return Ok(());
+        let (path, peer) = (request.uri.path(), request.extensions.get().copied());
+        let (is_open, keeps_back) = (self.settings.is_open(path), CHECKS.contains(&path));
+        if !is_open {
+            self.knows(&request.headers, peer, path).await?;
         }
+        if !keeps_back {
+            return Ok(if is_open { Reader::Anybody } else { Reader::Known });
+        }
+        // A probe gets its answer, whatever else it sends.
+        let known = self.knows(&request.headers, peer, &format!("{path}/*")).await;
+        Ok(if known.is_ok() { Reader::Known } else { Reader::Anybody })
+    }
+
+    async fn knows(&self, headers: &HeaderMap, peer: Option<Peer>, path: &str) -> Result<(), Refusal> {
         let given = Given::of(headers)?;
         let key = given.key();
-        let Some(user) = self.who(&given, key).await? else { return Err(Refusal::WrongToken) };
-        if user.groups.iter().flatten().any(|group| group == MASTERS) || self.may(&user, key, path).await? {
+        let Some(user) = self.who(&given, key, peer).await? else { return Err(Refusal::WrongToken) };
+        if user.groups.iter().flatten().any(|group| group == MASTERS) || self.may(&user, key, peer, path).await? {
             return Ok(());
         }
         let name = user.username.as_deref().unwrap_or_default();
         Err(Refusal::Forbidden(format!("User {name:?} cannot get path {path:?}")))
     }
 
-    async fn who(&self, given: &Given<'_>, key: Key) -> Result<Option<Arc<UserInfo>>, Refusal> {
-        if let Some(user) = self.tokens.lock().answer(&key)? {
+    async fn who(&self, given: &Given<'_>, key: Key, peer: Option<Peer>) -> Result<Option<Arc<UserInfo>>, Refusal> {
+        if let Some(user) = self.tokens.lock().answer(&key, peer)? {
             return Ok(user);
         }
+        let at = Instant::now();
         let asked = self.reviews.token(given.token, given.audience).await;
         // Whatever the error quotes.
         let asked = asked.map_err(|why| why.replace(given.token, "(the token)"));
-        let user = self.answered("TokenReview", asked)?.map(Arc::new);
-        self.tokens.lock().answers.keep(key, user.clone(), user.is_some(), self.settings.token_ttl);
+        let user = answered("TokenReview", &self.tokens_away, asked)?.map(Arc::new);
+        self.tokens.lock().answers.keep(key, user.clone(), user.is_some(), at, self.settings.token_ttl);
         Ok(user)
     }
 
-    async fn may(&self, user: &UserInfo, token: Key, path: &str) -> Result<bool, Refusal> {
+    async fn may(&self, user: &UserInfo, token: Key, peer: Option<Peer>, path: &str) -> Result<bool, Refusal> {
         let key = Sha256::new().chain_update(token).chain_update(path).finalize().into();
-        if let Some(may) = self.pages.lock().answer(&key)? {
+        if let Some(may) = self.pages.lock().answer(&key, peer)? {
             return Ok(may);
         }
-        let may = self.answered("SubjectAccessReview", self.reviews.access(user, path).await)?;
+        let at = Instant::now();
+        let may = answered("SubjectAccessReview", &self.pages_away, self.reviews.access(user, path).await)?;
         let ttl = if may { self.settings.allowed_ttl } else { self.settings.denied_ttl };
-        self.pages.lock().answers.keep(key, may, may, ttl);
+        self.pages.lock().answers.keep(key, may, may, at, ttl);
         Ok(may)
     }
+}
 
-    /// Tells once that there are no answers, and once that there are some again.
-    fn answered<T>(&self, review: &'static str, asked: Result<T, String>) -> Result<T, Refusal> {
-        let was_away = self.is_away.swap(asked.is_err(), Ordering::Relaxed);
-        match asked {
-            Ok(answer) => {
-                if was_away {
-                    tracing::info!(review, "the API server answers reviews of the health port again");
-                }
-                Ok(answer)
+/// Tells once that there are no answers to reviews of this kind, and once that there are some again.
+fn answered<T>(review: &'static str, is_away: &AtomicBool, asked: Result<T, String>) -> Result<T, Refusal> {
+    let was_away = is_away.swap(asked.is_err(), Ordering::Relaxed);
+    match asked {
+        Ok(answer) => {
+            if was_away {
+                tracing::info!(review, "the API server answers reviews of the health port again");
             }
-            Err(error) => {
-                if !was_away {
-                    tracing::warn!(
-                        review,
-                        error,
-                        "the API server does not say who may read the health port: pages that need a token answer 503 until it does"
-                    );
-                }
-                Err(Refusal::Away(review))
+            Ok(answer)
+        }
+        Err(error) => {
+            if !was_away {
+                tracing::warn!(
+                    review,
+                    error,
+                    "the API server does not say who may read the health port: pages that need a token answer 503 until it does"
+                );
             }
+            Err(Refusal::Away(review))
         }
     }
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use parking_lot::Mutex;
 
+use crate::access::Reader;
+
 type Ask = dyn Fn() -> Result<(), String> + Send + Sync;
 
 /// Something that must hold of a process that works.
@@ -44,8 +46,8 @@ impl Health {
         if checks.is_empty() { vec![Check::new("ping", || Ok(()))] } else { checks }
     }
 
-    /// What `/healthz` answers; `query` may have `verbose` and `exclude=CHECK`.
-    pub fn all(&self, query: &str) -> (StatusCode, String) {
+    /// What `/healthz` answers; `query` may have `verbose` and `exclude=CHECK`. As upstream, reasons are not for [everybody](Reader::Anybody).
+    pub fn all(&self, query: &str, reader: Reader) -> (StatusCode, String) {
         let excluded = |name: &str| query.split('&').any(|part| part.strip_prefix("exclude=") == Some(name));
         let mut is_healthy = true;
         let mut text = String::new();
@@ -55,6 +57,7 @@ impl Health {
                 Ok(()) => format!("[+]{} ok\n", check.name),
                 Err(why) => {
                     is_healthy = false;
+                    let why = if reader == Reader::Known { why.as_str() } else { "reason withheld" };
                     format!("[-]{} failed: {why}\n", check.name)
                 }
             };
@@ -85,7 +88,7 @@ pub struct Readiness {
 impl Readiness {
     /// Says how a check stands.
     pub fn set(&self, check: &str, state: Result<(), String>) {
-        self.checks.lock().insert(check.to_owned(), state);
+        self.checks.lock().insert(one_line(check), state.map_err(|why| one_line(&why)));
     }
 
     /// Whether all checks pass, and a line per check.
@@ -109,6 +112,11 @@ impl Readiness {
     }
 }
 
+/// What others say must not look like the line of another check, nor move the cursor of a terminal.
+fn one_line(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,12 +135,17 @@ mod tests {
                 "[+]one ok\n[+]leaderElection excluded: ok\nhealthz check passed\n",
             ),
         ] {
-            assert_eq!(health.all(query), (status, text.to_owned()), "{query}");
+            assert_eq!(health.all(query, Reader::Known), (status, text.to_owned()), "{query}");
         }
+        let withheld = "[+]one ok\n[-]leaderElection failed: reason withheld\nhealthz check failed\n".to_owned();
+        assert_eq!(health.all("", Reader::Anybody), (bad, withheld));
         assert_eq!(health.one("one"), Some((good, "ok".to_owned())));
         assert_eq!(health.one("leaderElection"), Some((bad, "leaderElection failed: it hangs\n".to_owned())));
         assert_eq!(health.one("other"), None);
-        assert_eq!(Health::new([]).all("verbose"), (good, "[+]ping ok\nhealthz check passed\n".to_owned()));
+        assert_eq!(
+            Health::new([]).all("verbose", Reader::Known),
+            (good, "[+]ping ok\nhealthz check passed\n".to_owned())
+        );
     }
 
     #[test]
@@ -141,9 +154,21 @@ mod tests {
         let seen = health.clone();
         health.add(Check::new("service-lb-controller", || Err("it hangs".to_owned())));
         let bad = StatusCode::INTERNAL_SERVER_ERROR;
-        assert_eq!(seen.all(""), (bad, "[-]service-lb-controller failed: it hangs\nhealthz check failed\n".to_owned()));
+        assert_eq!(
+            seen.all("", Reader::Known),
+            (bad, "[-]service-lb-controller failed: it hangs\nhealthz check failed\n".to_owned())
+        );
         let text = "service-lb-controller failed: it hangs\n".to_owned();
         assert_eq!((seen.one("service-lb-controller"), seen.one("ping")), (Some((bad, text)), None));
+    }
+
+    /// What a component or a cloud says may have lines of its own.
+    #[test]
+    fn no_reason_becomes_the_line_of_another_check() {
+        let readiness = Readiness::default();
+        readiness.set("provider x\n[+]y", Err("refused\n[+]nodes ok\r\u{1b}[2Jx".to_owned()));
+        let lines = "[-]provider x [+]y not ready: refused [+]nodes ok  [2Jx\n";
+        assert_eq!(readiness.report(), (false, lines.to_owned()));
     }
 
     #[test]

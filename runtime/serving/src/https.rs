@@ -9,7 +9,7 @@ mod tests;
 mod write_timeout;
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +17,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -35,6 +36,8 @@ use write_timeout::WriteTimeout;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long an answer under way has when its connection is too old. No answer takes longer: reviews have 8 s.
 const LAST_ANSWER: Duration = Duration::from_secs(30);
+/// Longest head of a request, in bytes: twice the largest token. Whoever reaches a port can send one on each of its connections.
+const MAX_HEAD: usize = 32 << 10;
 
 /// The oldest version of TLS that a port takes, by upstream's names. There is none before 1.2.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -67,7 +70,10 @@ pub const TEXT: &str = "text/plain; charset=utf-8";
 pub fn page(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Page {
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
-    response.headers_mut().insert(hyper::header::CONTENT_TYPE, hyper::header::HeaderValue::from_static(kind));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    // A browser takes no text for markup.
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 
@@ -144,6 +150,20 @@ pub struct Patience {
     pub age: Duration,
 }
 
+/// Who is at the other end of a connection, among the extensions of its requests: in IPv6, everybody with the same first 64 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Peer(IpAddr);
+
+impl Peer {
+    /// Whom an address belongs to: in IPv6, whoever has one has 2^64 of them.
+    pub(crate) fn new(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
+            address @ IpAddr::V4(_) => address,
+        })
+    }
+}
+
 /// A port.
 pub struct Port {
     /// For messages.
@@ -185,16 +205,20 @@ impl Port {
                 open.ended(ended.map_or_else(|error| error.id(), |(id, ())| id));
             }
             if let Some(idlest) = open.make_room() {
-                tracing::debug!(port = name, peer = %idlest, "too many connections: the idlest is closed");
+                tracing::debug!(port = name, peer = %idlest.0, "too many connections: the idlest is closed");
             }
             let (tls, answer, stop, activity) = (tls.clone(), answer.clone(), stop.clone(), Activity::new());
-            let busy = activity.clone();
+            let (busy, peer) = (activity.clone(), Peer::new(peer.ip()));
+            let answer = move |mut request: Request<Incoming>| {
+                request.extensions_mut().insert(peer);
+                answer(request)
+            };
             let task = connections.spawn(async move {
                 if let Err(error) = converse(stream, tls, answer, patience, busy, stop).await {
                     tracing::debug!(%error, port = name, "connection ended");
                 }
             });
-            open.add(peer.ip(), activity, task);
+            open.add(peer, activity, task);
         }
         drop(listener);
         let ending = async { while connections.join_next().await.is_some() {} };
@@ -231,6 +255,7 @@ where
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(patience.head)
+        .max_header_size(MAX_HEAD)
         .serve_connection(TokioIo::new(WriteTimeout::new(stream, patience.write)), answer);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {

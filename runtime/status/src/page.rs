@@ -20,9 +20,9 @@ impl Status {
     /// The page.
     #[must_use]
     pub fn render(&self) -> String {
-        let mut rows = ROWS;
+        let (figures, mut rows) = (Figures::read(&self.metrics), ROWS);
         loop {
-            let page = self.page(rows).into_string();
+            let page = self.page(&figures, rows).into_string();
             if page.len() <= MAX_PAGE || rows == 0 {
                 return page;
             }
@@ -30,8 +30,7 @@ impl Status {
         }
     }
 
-    fn page(&self, rows: usize) -> Markup {
-        let figures = Figures(&self.metrics);
+    fn page(&self, figures: &Figures<'_>, rows: usize) -> Markup {
         let attention = self.attention(figures);
         html! {
             (DOCTYPE)
@@ -77,7 +76,7 @@ impl Status {
         }
     }
 
-    fn objects(&self, figures: Figures<'_>, rows: usize) -> Markup {
+    fn objects(&self, figures: &Figures<'_>, rows: usize) -> Markup {
         let node = "node NAME";
         html! {
             (troubles(&List {
@@ -107,7 +106,7 @@ impl Status {
     }
 
     /// What somebody should look at, each in a few words.
-    fn attention(&self, figures: Figures<'_>) -> Vec<String> {
+    fn attention(&self, figures: &Figures<'_>) -> Vec<String> {
         let unused = self.providers.iter().map(|provider| provider.refused.len()).sum();
         let idle = self.providers.iter().filter(|provider| provider.serving.is_none()).count();
         let open = figures.series("ccm_cloud_circuit_open").filter(|(_, is_open)| *is_open > 0.0).count();

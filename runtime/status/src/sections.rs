@@ -1,7 +1,7 @@
 //! The sections of the page.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use maud::{Markup, html};
 
@@ -52,7 +52,7 @@ pub(crate) fn more(all: usize, shown: usize) -> Markup {
 
 // === Components ===
 
-pub(crate) fn components(providers: &[Provider], figures: Figures<'_>, rows: usize) -> Markup {
+pub(crate) fn components(providers: &[Provider], figures: &Figures<'_>, rows: usize) -> Markup {
     html! {
         section #components {
             h2 { "Components" }
@@ -63,7 +63,7 @@ pub(crate) fn components(providers: &[Provider], figures: Figures<'_>, rows: usi
     }
 }
 
-fn component(provider: &Provider, figures: Figures<'_>) -> Markup {
+fn component(provider: &Provider, figures: &Figures<'_>) -> Markup {
     let loads = |result| {
         let wanted = [("source", provider.source.as_str()), ("result", result)];
         figure(figures.sum("ccm_provider_loads_total", &wanted))
@@ -127,7 +127,7 @@ pub(crate) fn troubles(List { id, title, controller, explain, of }: &List<'_>, r
 }
 
 /// Services that have no trouble and are not done.
-pub(crate) fn waiting(figures: Figures<'_>) -> Markup {
+pub(crate) fn waiting(figures: &Figures<'_>) -> Markup {
     const WAITING: [(&str, &str); 2] = [
         ("ccm_services_pending", "Services that wait for their first address, with and without trouble: "),
         ("ccm_services_outdated", "Services that wait to be ensured again for another revision of their provider: "),
@@ -192,7 +192,7 @@ const ENDPOINT_FIGURES: [(&str, &str); 3] = [
 
 const LEFT: &str = "left, as the cloud says";
 
-pub(crate) fn queues(figures: Figures<'_>, rows: usize, leads: bool) -> Markup {
+pub(crate) fn queues(figures: &Figures<'_>, rows: usize, leads: bool) -> Markup {
     let queues = figures.by("workqueue_depth", ["name"]);
     html! {
         section #queues {
@@ -210,12 +210,13 @@ pub(crate) fn queues(figures: Figures<'_>, rows: usize, leads: bool) -> Markup {
                     } }
                     tbody { @for [name] in queues.keys().take(rows) { (queue(figures, name)) } }
                 }
+                (more(queues.len(), queues.len().min(rows)))
             }
         }
     }
 }
 
-fn queue(figures: Figures<'_>, name: &str) -> Markup {
+fn queue(figures: &Figures<'_>, name: &str) -> Markup {
     let of = [("name", name)];
     html! {
         tr {
@@ -227,12 +228,15 @@ fn queue(figures: Figures<'_>, name: &str) -> Markup {
     }
 }
 
-pub(crate) fn endpoints(figures: Figures<'_>, rows: usize) -> Markup {
-    const LABELS: [&str; 2] = ["provider", "endpoint"];
-    let all: BTreeSet<_> = ["ccm_cloud_requests_total", "ccm_cloud_requests_at_once"]
-        .into_iter()
-        .flat_map(|metric| figures.by(metric, LABELS).into_keys())
-        .collect();
+/// Requests by provider, endpoint and outcome.
+type Requests<'t> = BTreeMap<[Cow<'t, str>; 3], f64>;
+
+pub(crate) fn endpoints(figures: &Figures<'_>, rows: usize) -> Markup {
+    // Once for all endpoints: this metric has a series for each operation.
+    let requests = figures.by("ccm_cloud_requests_total", ["provider", "endpoint", "outcome"]);
+    let asked = requests.keys().map(|[provider, endpoint, _]| [provider.clone(), endpoint.clone()]);
+    let all: BTreeSet<_> =
+        figures.by("ccm_cloud_requests_at_once", ["provider", "endpoint"]).into_keys().chain(asked).collect();
     html! {
         section #endpoints {
             h2 { "Requests to clouds" }
@@ -245,7 +249,7 @@ pub(crate) fn endpoints(figures: Figures<'_>, rows: usize) -> Markup {
                         @for (head, _) in ENDPOINT_FIGURES { th { (head) } }
                         th { "answered" } th { "failed" }
                     } }
-                    tbody { @for [provider, name] in all.iter().take(rows) { (endpoint(figures, provider, name)) } }
+                    tbody { @for [provider, name] in all.iter().take(rows) { (endpoint(figures, &requests, [provider, name])) } }
                 }
                 (more(all.len(), all.len().min(rows)))
             }
@@ -253,12 +257,15 @@ pub(crate) fn endpoints(figures: Figures<'_>, rows: usize) -> Markup {
     }
 }
 
-fn endpoint(figures: Figures<'_>, provider: &str, name: &str) -> Markup {
+fn endpoint(figures: &Figures<'_>, requests: &Requests<'_>, [provider, name]: [&str; 2]) -> Markup {
     let of = [("provider", provider), ("endpoint", name)];
     let now = |metric: &str| figures.one(metric, &of).map_or_else(|| "–".to_owned(), figure);
-    let outcome = |outcome| figures.sum("ccm_cloud_requests_total", &[of.as_slice(), &[("outcome", outcome)]].concat());
-    let answered: f64 = ["2xx", "3xx", "shared"].into_iter().map(outcome).sum();
-    let failed = figures.sum("ccm_cloud_requests_total", &of) - answered;
+    let of_it = requests.iter().filter(|([of, endpoint, _], _)| of == provider && endpoint == name);
+    let (answered, failed) =
+        of_it.fold((0.0, 0.0), |(answered, failed), ([_, _, outcome], count)| match outcome.as_ref() {
+            "2xx" | "3xx" | "shared" => (answered + count, failed),
+            _ => (answered, failed + count),
+        });
     html! {
         tr {
             td {

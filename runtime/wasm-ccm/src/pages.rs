@@ -11,7 +11,7 @@ use ccm_leader::Seen;
 use ccm_plan::Pending;
 use ccm_rollout::status::ProviderStatuses;
 use ccm_sandbox::MemoryBudget;
-use ccm_serving::access::{Reviews, Wall};
+use ccm_serving::access::{Reader, Reviews, Wall};
 use ccm_serving::health::{Health, Readiness};
 use ccm_serving::https::{Page, Patience, Port, TEXT, page};
 use futures::FutureExt as _;
@@ -66,17 +66,20 @@ impl Pages {
 
     fn answer(&self, request: &Request<impl Sized>) -> Page {
         const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        // Whoever did not come through the wall is nobody in particular.
+        let reader = request.extensions().get().copied().unwrap_or(Reader::Anybody);
         if request.method() != Method::GET && request.method() != Method::HEAD {
             return page(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET is served\n".to_owned());
         }
         match request.uri().path() {
             "/" => self.status_page(),
             "/livez" | "/healthz" => {
-                let (status, text) = self.health.all(request.uri().query().unwrap_or_default());
+                let (status, text) = self.health.all(request.uri().query().unwrap_or_default(), reader);
                 page(status, TEXT, text)
             }
             "/readyz" => {
                 let (ready, text) = self.readiness_report();
+                let text = if reader == Reader::Known { text } else { withheld(ready).to_owned() };
                 page(if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, TEXT, text)
             }
             "/metrics" => match self.metrics() {
@@ -102,7 +105,7 @@ impl Pages {
         }
     }
 
-    /// Whether it is ready, and why not.
+    /// Whether it is ready, and why not: for those who may know it.
     pub(crate) fn readiness_report(&self) -> (bool, String) {
         let (mut ready, mut text) = self.readiness.report();
         // A standby is ready, unless it could never lead: otherwise a Deployment of broken replicas would roll out.
@@ -126,6 +129,11 @@ impl Pages {
         prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
         Ok(text)
     }
+}
+
+/// What `/readyz` tells [everybody](Reader::Anybody): the lines name sources and the leader, and quote the API server and clouds.
+const fn withheld(ready: bool) -> &'static str {
+    if ready { "ok" } else { "not ready: the reasons are for those who may get /readyz/*\n" }
 }
 
 /// Upstream's labels; those that are about Go or that nobody told the compiler are empty.
@@ -246,14 +254,20 @@ fn guarded<R: Reviews, B: Send + 'static>(
     wall: Option<Arc<Wall<R>>>,
     answer: impl Fn(Request<B>) -> BoxFuture<'static, Page> + Clone + Send + 'static,
 ) -> impl Fn(Request<B>) -> BoxFuture<'static, Page> + Clone + Send {
-    move |request| {
-        let Some(wall) = wall.clone() else { return answer(request) };
+    move |mut request| {
+        let Some(wall) = wall.clone() else {
+            request.extensions_mut().insert(Reader::Known);
+            return answer(request);
+        };
         let answer = answer.clone();
         async move {
-            let (head, body) = request.into_parts();
-            match wall.refusal(&head).await {
-                Some(refusal) => refusal,
-                None => answer(Request::from_parts(head, body)).await,
+            let (mut head, body) = request.into_parts();
+            match wall.reader(&head).await {
+                Ok(reader) => {
+                    head.extensions.insert(reader);
+                    answer(Request::from_parts(head, body)).await
+                }
+                Err(refusal) => refusal,
             }
         }
         .boxed()
@@ -274,203 +288,4 @@ fn answering<B: Send + 'static>(pages: Pages) -> impl Fn(Request<B>) -> BoxFutur
 }
 
 #[cfg(test)]
-mod tests {
-    use ccm_serving::access::AccessMetrics;
-    use ccm_serving::health::Check;
-    use clap::Parser;
-    use k8s_openapi::api::authentication::v1::UserInfo;
-
-    use super::*;
-    use crate::cli::AccessArgs;
-
-    fn pages() -> Pages {
-        let mut registry = Registry::default();
-        let process = ProcessMetrics::register(&mut registry);
-        let (readiness, health) = (Readiness::default(), Health::new([]));
-        let providers = ProviderStatuses::default();
-        let explainer = Explainer::default();
-        Pages {
-            wall: None,
-            readiness,
-            health,
-            leader: None,
-            registry: Arc::new(registry),
-            process,
-            providers,
-            explainer,
-            dry_run: None,
-        }
-    }
-
-    async fn get(pages: &Pages, path: &str) -> (u16, String) {
-        use http_body_util::BodyExt as _;
-        let response = pages.answer(&Request::get(path).body(()).unwrap());
-        let status = response.status().as_u16();
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        (status, String::from_utf8(body.to_vec()).unwrap())
-    }
-
-    #[tokio::test]
-    async fn it_is_ready_when_every_check_says_so_and_else_says_why() {
-        let pages = pages();
-        assert_eq!(get(&pages, "/readyz").await, (503, String::new()));
-        pages.readiness.set("provider x.wasm", Err("it is empty".into()));
-        pages.readiness.set("nodes", Ok(()));
-        assert_eq!(
-            get(&pages, "/readyz").await,
-            (503, "[+]nodes ok\n[-]provider x.wasm not ready: it is empty\n".into())
-        );
-        pages.readiness.set("provider x.wasm", Ok(()));
-        assert_eq!(get(&pages, "/readyz").await, (200, "[+]nodes ok\n[+]provider x.wasm ok\n".into()));
-        assert_eq!(get(&pages, "/livez").await, (200, "ok".into()));
-    }
-
-    /// An API server that knows one token, of somebody who may read everything.
-    struct OneToken;
-
-    impl Reviews for OneToken {
-        async fn token(&self, token: &str, _: Option<&'static str>) -> Result<Option<UserInfo>, String> {
-            Ok((token == "reader").then(UserInfo::default))
-        }
-
-        async fn access(&self, _: &UserInfo, _: &str) -> Result<bool, String> {
-            Ok(true)
-        }
-    }
-
-    #[derive(Parser)]
-    struct Flags {
-        #[command(flatten)]
-        access: AccessArgs,
-    }
-
-    /// Also a page that nobody has written yet.
-    #[tokio::test]
-    async fn without_a_token_there_are_the_probes_and_no_other_page_whichever_comes() {
-        let settings = Flags::parse_from(["run"]).access.settings();
-        let wall = Arc::new(Wall::new(settings, OneToken, AccessMetrics::default()));
-        let pages = pages();
-        pages.readiness.set("nodes", Ok(()));
-        pages.health.add(Check::new("leaderElection", || Ok(())));
-        let served = answering::<()>(pages);
-        let of_later = move |request: Request<()>| {
-            let is_later = request.uri().path() == "/later";
-            if is_later { std::future::ready(page(StatusCode::OK, TEXT, "secret")).boxed() } else { served(request) }
-        };
-        let answer = guarded(Some(wall), of_later.clone());
-        let ask = async |path: &str, token: &str| {
-            let request = Request::get(path).header("authorization", format!("Bearer {token}")).body(()).unwrap();
-            answer(request).await.status().as_u16()
-        };
-        for path in ["/livez", "/healthz", "/readyz"] {
-            assert_eq!(ask(path, "").await, 200, "{path}");
-        }
-        for path in [
-            "/",
-            "/metrics",
-            "/providerz",
-            "/explain/v1/node/n1",
-            "/healthz/leaderElection",
-            "/livez/leaderElection",
-            "/readyz/nodes",
-            "/later",
-        ] {
-            assert_eq!((ask(path, "").await, ask(path, "other").await), (401, 401), "{path}");
-            assert_eq!(ask(path, "reader").await, 200, "{path}");
-        }
-        let open = guarded(None::<Arc<Wall<OneToken>>>, of_later);
-        let metrics = open(Request::get("/metrics").body(()).unwrap()).await;
-        assert_eq!(metrics.status(), 200, "where only this machine reaches the port");
-    }
-
-    #[tokio::test]
-    async fn one_check_is_asked_for_on_each_of_the_pages_of_checks() {
-        let pages = pages();
-        pages.health.add(Check::new("service-lb-controller", || Err("it hangs".to_owned())));
-        pages.readiness.set("nodes", Err("not listed".to_owned()));
-        let hangs = "service-lb-controller failed: it hangs\n";
-        for path in ["/healthz", "/livez", "/readyz"] {
-            assert_eq!(get(&pages, &format!("{path}/service-lb-controller")).await, (500, hangs.to_owned()), "{path}");
-            assert_eq!(get(&pages, &format!("{path}/nobody")).await.0, 404, "{path}");
-        }
-        assert_eq!(get(&pages, "/readyz/nodes").await, (503, "nodes not ready: not listed\n".to_owned()));
-        assert_eq!(get(&pages, "/healthz/nodes").await.0, 404);
-    }
-
-    #[tokio::test]
-    async fn the_build_is_among_the_metrics() {
-        let (_, text) = get(&pages(), "/metrics").await;
-        let line = text.lines().find(|line| line.starts_with("kubernetes_build_info{")).unwrap();
-        for label in
-            [concat!("git_version=\"v", env!("CARGO_PKG_VERSION"), "\""), "compiler=\"rustc\"", "platform=\"linux/"]
-        {
-            assert!(line.contains(label) && line.ends_with("} 1"), "{line}");
-        }
-    }
-
-    #[tokio::test]
-    async fn the_page_for_people_tells_what_is_not_ready_in_the_words_of_readyz() {
-        let pages = pages();
-        pages.readiness.set("provider x.wasm", Err("it is <b>empty</b>".into()));
-        pages.readiness.set("nodes", Ok(()));
-        let response = pages.answer(&Request::get("/").body(()).unwrap());
-        let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        assert_eq!(header("content-security-policy"), ccm_status::POLICY);
-        assert_eq!((header("x-content-type-options"), header("refresh")), ("nosniff", "15"));
-        assert_eq!(header("content-type"), "text/html; charset=utf-8");
-        let (status, text) = get(&pages, "/").await;
-        assert!(status == 200 && text.contains("1 check that fails"), "{text}");
-        assert!(text.contains("<li>provider x.wasm not ready: it is &lt;b&gt;empty&lt;/b&gt;</li>"), "{text}");
-        assert!(text.contains("leader: this process, without election"), "{text}");
-    }
-
-    #[tokio::test]
-    async fn metrics_tell_the_memory_of_this_process() {
-        let (status, text) = get(&pages(), "/metrics").await;
-        let line = text.lines().find(|line| line.starts_with("process_resident_memory_bytes ")).unwrap().to_owned();
-        let bytes: u64 = line.rsplit(' ').next().unwrap().parse().unwrap();
-        assert!(status == 200 && bytes > 1 << 20, "{line}");
-    }
-
-    /// Alerts on restarts count its changes.
-    #[tokio::test]
-    async fn metrics_tell_since_when_the_process_runs_and_say_the_same_each_time() {
-        let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-        let before = now();
-        let pages = pages();
-        let after = now();
-        let said = async || {
-            let (_, text) = get(&pages, "/metrics").await;
-            let line = text.lines().find_map(|line| line.strip_prefix("process_start_time_seconds "));
-            line.unwrap_or_else(|| panic!("not in {text}")).parse::<u64>().unwrap()
-        };
-        let started = said().await;
-        assert!((before..=after).contains(&started), "{started} is not between {before} and {after}");
-        assert_eq!(said().await, started);
-    }
-
-    /// Both were zero, and each other's, without any test that would have failed.
-    #[tokio::test]
-    async fn metrics_tell_how_much_memory_calls_may_have_and_how_much_they_have_now() {
-        const LIMIT: usize = 64 << 20;
-        let calls = MemoryBudget::new(LIMIT, 1);
-        let mut pages = pages();
-        pages.process = pages.process.with_calls(calls.clone());
-        let figures = async || {
-            let (_, text) = get(&pages, "/metrics").await;
-            ["limit", "given"].map(|name| {
-                let series = format!("ccm_provider_memory_{name}_bytes ");
-                let line = text.lines().find_map(|line| line.strip_prefix(&series));
-                line.unwrap_or_else(|| panic!("no {series}in {text}")).parse::<usize>().unwrap()
-            })
-        };
-        assert_eq!(figures().await, [LIMIT, 0]);
-        let call = calls.share("x").try_begin(1 << 20).unwrap();
-        assert_eq!(figures().await, [LIMIT, 1 << 20]);
-        assert!(call.try_grow(2 << 20));
-        let [limit, given] = figures().await;
-        assert!(limit == LIMIT && (3 << 20..LIMIT).contains(&given), "{given}");
-        drop(call);
-        assert_eq!(figures().await, [LIMIT, 0]);
-    }
-}
+mod tests;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ccm_controllers::{HeldNode, Listed, ServiceTrouble, Troubles, UninitialisedNode, UnreadyNode};
 use ccm_leader::Seen;
 use ccm_rollout::status::{NotTaken, ProviderStatus};
+use ccm_serving::access::Reader;
 use ccm_serving::https::{Page, page};
 use ccm_status::{HEADERS, Held, Provider, ROWS, Refused, Rows, Status, Trouble};
 use hyper::StatusCode;
@@ -35,7 +36,7 @@ impl Pages {
         let alone = if self.dry_run.is_some() { dry_run::SAYS } else { "leader: this process, without election" };
         let leader = self.leader.as_ref().map_or_else(|| alone.to_owned(), Seen::line);
         let (_, ready) = self.readiness_report();
-        let (_, healthy) = self.health.all("verbose");
+        let (_, healthy) = self.health.all("verbose", Reader::Known);
         let (metrics, unread) = match self.metrics() {
             Ok(metrics) => (metrics, None),
             Err(error) => (String::new(), Some(format!("metrics cannot be read: {error}"))),

@@ -75,7 +75,11 @@ impl Drop for Running {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use ccm_serving::access::Reader;
     use futures::{FutureExt as _, poll};
+    use hyper::StatusCode;
 
     use super::*;
 
@@ -107,7 +111,42 @@ mod tests {
         supervision.of(Controller::Node, std::future::ready(())).await;
         assert_eq!(told(), [line(0)]);
         // It began twice, and is one.
-        let (_, text) = health.all("verbose");
+        let (_, text) = health.all("verbose", Reader::Known);
         assert_eq!(text, "[+]cloud-node-controller ok\nhealthz check passed\n");
+    }
+
+    /// Nothing else makes Kubernetes restart a process whose controller is stuck.
+    #[tokio::test(start_paused = true)]
+    async fn health_fails_for_a_controller_one_of_whose_loops_is_stuck_and_for_no_other_one() {
+        const PERIOD: Duration = Duration::from_secs(10);
+        for controller in Controller::ALL {
+            for stuck in controller.loops() {
+                let supervision = Supervision {
+                    health: Health::new([]),
+                    running: RunningMetrics::default(),
+                    pulses: Pulses::default(),
+                    periods: NonZeroU32::MIN.saturating_add(2),
+                };
+                let _loops: Vec<_> = Controller::ALL
+                    .into_iter()
+                    .flat_map(|other| other.loops())
+                    .map(|name| supervision.pulses.begin(name, if name == stuck { PERIOD } else { 9 * PERIOD }))
+                    .collect();
+                for controller in Controller::ALL {
+                    supervision.clone().of(controller, std::future::ready(())).await;
+                }
+                tokio::time::advance(3 * PERIOD).await;
+                assert_eq!(supervision.health.all("", Reader::Known).0, StatusCode::OK, "{stuck}");
+                tokio::time::advance(PERIOD / 10).await;
+                let failing = Controller::ALL
+                    .into_iter()
+                    .filter(|one| supervision.health.one(one.name()).unwrap().0 != StatusCode::OK)
+                    .collect::<Vec<_>>();
+                assert_eq!(failing, [controller], "{stuck}");
+                let (status, text) = supervision.health.all("", Reader::Known);
+                assert!(!status.is_success() && text.contains(&format!("its loop {stuck} has not turned")), "{text}");
+            }
+            assert!(!controller.loops().is_empty(), "{controller:?}");
+        }
     }
 }

@@ -11,6 +11,7 @@ use futures::StreamExt as _;
 use futures::stream;
 use kube::runtime::reflector::ObjectRef;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::sync::{SyncError, Syncer};
@@ -25,7 +26,7 @@ use crate::view::node::is_uninitialized;
 const WINDOW: usize = 2_000;
 /// Name of the loop, for the watchdog.
 pub(crate) const LOOP: &str = "addresses of Nodes";
-/// The loop turns with each Node, and no Node takes longer: its lookup and its write have limits of their own.
+/// The loop turns with each Node, and no Node takes longer: its lookup and its write have limits of their own. Between two runs it turns so often.
 const MIN_PERIOD: Duration = Duration::from_secs(300);
 /// Most failures of one run that are logged one by one.
 const MAX_LOGGED: usize = 20;
@@ -60,12 +61,16 @@ pub(crate) async fn run(syncer: &Syncer, first_list: FirstList, pulses: &Pulses,
             return;
         }
         let settings = &syncer.settings;
-        let period = settings.refresh_interval.max(settings.lookup_timeout).max(MIN_PERIOD);
+        let period = settings.lookup_timeout.max(MIN_PERIOD);
         let pulse = pulses.begin(LOOP, period);
         loop {
             refresh(syncer, || pulse.beat()).await;
-            tokio::time::sleep(settings.refresh_interval).await;
-            pulse.beat();
+            let (mut left, waited) = (settings.refresh_interval, Instant::now());
+            while !left.is_zero() {
+                tokio::time::sleep(left.min(MIN_PERIOD)).await;
+                pulse.beat();
+                left = settings.refresh_interval.saturating_sub(waited.elapsed());
+            }
         }
     };
     shutdown.run_until_cancelled(work).await;

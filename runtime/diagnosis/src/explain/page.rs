@@ -56,7 +56,7 @@ pub struct Explained {
 /// What a request asks for; none where it is for another page.
 pub fn asked(request: &Request<impl Sized>) -> Option<Result<Target, String>> {
     let path = request.uri().path().strip_prefix(PREFIX)?;
-    (request.method() == Method::GET).then(|| Target::of_path(path))
+    (request.method() == Method::GET || request.method() == Method::HEAD).then(|| Target::of_path(path))
 }
 
 impl Explained {
@@ -142,6 +142,7 @@ mod tests {
             assert!(text.contains("service/NAMESPACE/NAME"), "{path}: {text}");
         }
         assert_eq!(get("/metrics").await, None);
+        assert!(asked(&Request::head("/explain/v1/node/n1").body(()).unwrap()).is_some());
         let post = Request::post("/explain/v1/node/n1").body(()).unwrap();
         assert!(asked(&post).is_none(), "nothing is done here");
     }

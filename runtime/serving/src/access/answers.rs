@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::https::Peer;
+
 /// What a question is known by: a digest, so that no token stays in memory.
 pub(super) type Key = [u8; 32];
 
@@ -22,6 +24,8 @@ pub(super) enum Known<T> {
 struct Kept<T> {
     answer: T,
     is_good: bool,
+    /// When the question was asked.
+    asked: Instant,
     until: Instant,
 }
 
@@ -44,10 +48,14 @@ impl<T: Clone> Answers<T> {
         }
     }
 
-    /// Keeps an answer. Where there is no room, a refusal goes before a good answer, and what ends first before the others.
-    pub(super) fn keep(&mut self, key: Key, answer: T, is_good: bool, ttl: Duration) {
-        let now = Instant::now();
-        let Some(until) = now.checked_add(ttl).filter(|until| *until > now) else {
+    /// Keeps the answer to what was asked at this time, unless that to a later question is there. Where there is no room, a refusal goes before a
+    /// good answer, and what ends first before the others.
+    pub(super) fn keep(&mut self, key: Key, answer: T, is_good: bool, asked: Instant, ttl: Duration) {
+        if self.kept.get(&key).is_some_and(|kept| kept.asked > asked) {
+            return;
+        }
+        // A good one that counts no more still says whom a flood must not hold up.
+        let Some(until) = asked.checked_add(ttl).filter(|until| is_good || *until > Instant::now()) else {
             self.kept.remove(&key);
             return;
         };
@@ -55,7 +63,7 @@ impl<T: Clone> Answers<T> {
             let first = self.kept.iter().min_by_key(|(_, kept)| (kept.is_good, kept.until)).map(|(key, _)| *key);
             first.map(|first| self.kept.remove(&first));
         }
-        self.kept.insert(key, Kept { answer, is_good, until });
+        self.kept.insert(key, Kept { answer, is_good, asked, until });
     }
 
     #[cfg(test)]
@@ -64,28 +72,43 @@ impl<T: Clone> Answers<T> {
     }
 }
 
-/// So many in a second, and as many at once after a quiet one.
+/// After so long without a new question, a peer gets what is kept for such peers.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// So many in a second, and as many at once after a quiet one. Half of them are kept for peers that have asked nothing for [`QUIET`]: whoever
+/// sends thousands holds up itself, and not the scraper whose token was renewed.
 pub(super) struct Bucket {
     per_second: f64,
     left: f64,
     at: Instant,
+    /// Who took one within [`QUIET`], and when: never more than were given in this time.
+    takers: HashMap<Option<Peer>, Instant>,
 }
 
 impl Bucket {
     pub(super) fn new(per_second: NonZeroU32) -> Self {
         let per_second = f64::from(per_second.get());
-        Self { per_second, left: per_second, at: Instant::now() }
+        Self { per_second, left: per_second, at: Instant::now(), takers: HashMap::new() }
     }
 
-    /// Takes one, if there is one.
-    pub(super) fn take(&mut self) -> bool {
+    /// Takes one for a peer, if there is one.
+    pub(super) fn take(&mut self, peer: Option<Peer>) -> bool {
         let now = Instant::now();
         let grown = now.saturating_duration_since(self.at).as_secs_f64() * self.per_second;
         (self.left, self.at) = ((self.left + grown).min(self.per_second), now);
-        let has_one = self.left >= 1.0;
+        let is_recent = |at: &Instant| now.saturating_duration_since(*at) < QUIET;
+        let kept = if self.takers.get(&peer).is_some_and(is_recent) { (self.per_second / 2.0).floor() } else { 0.0 };
+        let has_one = self.left >= 1.0 + kept;
         if has_one {
             self.left -= 1.0;
+            self.takers.retain(|_, at| is_recent(at));
+            self.takers.insert(peer, now);
         }
         has_one
+    }
+
+    #[cfg(test)]
+    pub(super) fn takers(&self) -> usize {
+        self.takers.len()
     }
 }

@@ -5,6 +5,11 @@ use hyper::Request;
 
 use super::*;
 
+mod log;
+mod wire;
+
+use log::Log;
+
 const S: Duration = Duration::from_secs(1);
 
 /// An API server that knows some tokens, lets one user read one page, and counts what it is asked.
@@ -12,6 +17,8 @@ const S: Duration = Duration::from_secs(1);
 struct Fake {
     asked: Arc<Mutex<Vec<String>>>,
     is_away: Arc<AtomicBool>,
+    /// It may not be asked who may get what.
+    forbids_access: Arc<AtomicBool>,
     known: Arc<AtomicUsize>,
 }
 
@@ -40,6 +47,12 @@ impl Reviews for Fake {
             ("prometheus", None) | ("bound", Some(AUDIENCE)) => Some(user("prometheus", &[])),
             ("nobody", None) => Some(user("nobody", &["system:authenticated"])),
             ("admin", None) => Some(user("admin", &["system:masters"])),
+            ("reader", None) => Some(user("reader", &[])),
+            // Revoked while the first question about it is answered.
+            ("revoked", None) if self.known.fetch_add(1, Ordering::Relaxed) == 0 => {
+                tokio::time::sleep(3 * S).await;
+                Some(user("prometheus", &[]))
+            }
             (token, None) if token.starts_with("good-") => {
                 self.known.fetch_add(1, Ordering::Relaxed);
                 Some(user(token, &[]))
@@ -50,11 +63,16 @@ impl Reviews for Fake {
 
     async fn access(&self, user: &UserInfo, path: &str) -> Result<bool, String> {
         self.asked.lock().push(format!("access {:?} {path}", user.username));
-        if self.is_away.load(Ordering::Relaxed) {
+        if self.is_away.load(Ordering::Relaxed) || self.forbids_access.load(Ordering::Relaxed) {
             return Err("no answer".to_owned());
         }
         let name = user.username.as_deref().unwrap_or_default();
-        Ok((name == "prometheus" || name.starts_with("good-")) && path.starts_with("/metrics"))
+        Ok(match path {
+            // As a cluster has it for everybody.
+            "/readyz" => true,
+            "/readyz/*" => name == "reader",
+            path => (name == "prometheus" || name.starts_with("good-")) && path.starts_with("/metrics"),
+        })
     }
 }
 
@@ -81,12 +99,45 @@ fn request(path: &str, headers: &[(&str, &str)]) -> Parts {
 
 /// The status of what a request gets instead of its page; 200 where the page may be served.
 async fn status(wall: &Wall<Fake>, path: &str, headers: &[(&str, &str)]) -> u16 {
-    wall.refusal(&request(path, headers)).await.map_or(200, |page| page.status().as_u16())
+    wall.reader(&request(path, headers)).await.map_or_else(|page| page.status().as_u16(), |_| 200)
+}
+
+/// The same with a token, from this address.
+async fn from(address: [u8; 4], wall: &Wall<Fake>, token: &str, path: &str) -> u16 {
+    let mut request = request(path, &[("authorization", &format!("Bearer {token}"))]);
+    request.extensions.insert(Peer::new(address.into()));
+    wall.reader(&request).await.map_or_else(|page| page.status().as_u16(), |_| 200)
 }
 
 /// The same with a token.
 async fn with(wall: &Wall<Fake>, token: &str, path: &str) -> u16 {
     status(wall, path, &[("authorization", &format!("Bearer {token}"))]).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_of_checks_tells_reasons_only_to_those_who_may_get_all_of_them() {
+    let (closed, _) = wall(AccessSettings { always_allow: vec![], ..settings() });
+    for (token, expected) in [("unknown", None), ("nobody", Some(Reader::Anybody)), ("reader", Some(Reader::Known))] {
+        let request = request("/readyz", &[("authorization", &format!("Bearer {token}"))]);
+        assert_eq!(closed.reader(&request).await.ok(), expected, "{token}");
+    }
+    let (wall, fake) = wall(settings());
+    let reader = async |token: Option<&str>| {
+        let header = token.map(|token| ("authorization", token));
+        wall.reader(&request("/readyz", header.as_slice())).await.unwrap()
+    };
+    assert_eq!(reader(None).await, Reader::Anybody);
+    for token in ["Bearer unknown", "Bearer nobody", "Bearer prometheus", "Basic x", "Bearer \u{e9}"] {
+        assert_eq!(reader(Some(token)).await, Reader::Anybody, "{token}");
+    }
+    for token in ["Bearer admin", "Bearer reader"] {
+        assert_eq!(reader(Some(token)).await, Reader::Known, "{token}");
+    }
+    fake.away(true);
+    assert_eq!(reader(Some("Bearer other")).await, Reader::Anybody, "a probe gets its answer");
+    let head = Request::head("/metrics").header("authorization", "Bearer prometheus").body(()).unwrap();
+    fake.away(false);
+    assert_eq!(wall.reader(&head.into_parts().0).await.unwrap(), Reader::Known);
 }
 
 #[tokio::test(start_paused = true)]
@@ -99,22 +150,23 @@ async fn every_path_that_is_not_open_needs_a_token_that_may_get_it() {
     let closed =
         ["/", "/metrics", "/providerz", "/configz", "/explain/v1/node/n", "/healthz/", "/healthz/x", "/no-such-page"];
     for path in closed {
-        let page = wall.refusal(&request(path, &[])).await.unwrap();
+        let page = wall.reader(&request(path, &[])).await.unwrap_err();
         assert_eq!(page.status(), 401, "{path}");
         assert_eq!(page.headers()[WWW_AUTHENTICATE], CHALLENGE);
+        assert_eq!(page.headers()["x-content-type-options"], "nosniff");
         assert_eq!((with(&wall, "unknown", path).await, with(&wall, "nobody", path).await), (401, 403), "{path}");
         assert_eq!(with(&wall, "admin", path).await, 200, "{path}");
         tokio::time::advance(S).await;
     }
     assert_eq!((with(&wall, "prometheus", "/metrics").await, with(&wall, "prometheus", "/").await), (200, 403));
     let odd = Request::get("/'x").header("authorization", "bearer nobody").body(()).unwrap().into_parts().0;
-    let refused = wall.refusal(&odd).await;
-    let text = refused.unwrap().into_body().collect().await.unwrap().to_bytes();
+    let refused = wall.reader(&odd).await;
+    let text = refused.unwrap_err().into_body().collect().await.unwrap().to_bytes();
     let text = String::from_utf8(text.to_vec()).unwrap();
     assert!(text.starts_with("User \"nobody\" cannot get path \"/'x\": bind a ClusterRole"), "{text}");
     for method in [Method::POST, Method::DELETE, Method::OPTIONS] {
         let other = Request::builder().method(&method).uri("/livez").body(()).unwrap().into_parts().0;
-        assert_eq!(wall.refusal(&other).await.unwrap().status(), 405, "{method}");
+        assert_eq!(wall.reader(&other).await.unwrap_err().status(), 405, "{method}");
     }
 }
 
@@ -191,18 +243,44 @@ async fn a_flood_of_tokens_asks_the_api_server_no_more_than_so_often_and_holds_u
         assert_eq!(with(&wall, "prometheus", "/metrics").await, 200, "in second {second}");
         tokio::time::advance(S).await;
     }
-    // 19 at first, and what grew in 29 seconds; twice 3 about whoever was let in.
+    // 9 at first, since half is kept for others, and as many as there are for one peer in 29 seconds; twice 3 about whoever was let in.
     let asked = fake.asked();
-    assert!((19 + 29 * 20..=20 + 29 * 20 + 6).contains(&asked), "{asked}");
-    assert_eq!(refused, 30 * 500 - (19 + 29 * 20));
+    assert!((9 + 29 * 10..=9 + 29 * 10 + 6).contains(&asked), "{asked}");
+    assert_eq!(refused, 30 * 500 - (9 + 29 * 10));
     // One who has a token and asks for ever other pages.
     for page in 0..500 {
         with(&wall, "nobody", &format!("/{page}")).await;
     }
-    assert_eq!(fake.asked(), 21, "one token, and as many pages as in a second");
-    let page = wall.refusal(&request("/other", &[("authorization", "Bearer nobody")])).await.unwrap();
+    assert_eq!(fake.asked(), 11, "one token, and as many pages as there are for one peer");
+    let page = wall.reader(&request("/other", &[("authorization", "Bearer nobody")])).await.unwrap_err();
     assert_eq!((page.status().as_u16(), &page.headers()[RETRY_AFTER]), (429, &HeaderValue::from_static("1")));
     assert_eq!(with(&wall, "prometheus", "/metrics").await, 200);
+}
+
+/// A scraper whose token was renewed waited for as long as the flood lasted.
+#[tokio::test(start_paused = true)]
+async fn a_flood_holds_up_no_new_token_of_a_peer_that_asked_nothing_for_a_while() {
+    let (wall, fake) = wall(settings());
+    let (mut let_in, mut asked) = (0, 0);
+    for second in 0..60 {
+        for token in 0..200 {
+            let attacker = [192, 0, 2, token % 2];
+            from(attacker, &wall, &format!("random-{second}-{token}"), "/metrics").await;
+            from(attacker, &wall, "nobody", &format!("/{second}-{token}")).await;
+        }
+        if second % 12 == 0 {
+            let token = format!("good-{second}");
+            let_in += usize::from(from([192, 0, 2, 9], &wall, &token, "/metrics").await == 200);
+            assert_eq!(from([192, 0, 2, 9], &wall, "good-more", "/metrics").await, 429, "it has asked a moment ago");
+        }
+        asked += fake.asked();
+        tokio::time::advance(S).await;
+    }
+    assert_eq!(let_in, 5);
+    // One of each in each second, and what is there at first.
+    assert!(asked <= 2 * 60 * 20 + 40 + 6, "{asked}");
+    let takers = wall.tokens.lock().new.takers();
+    assert_eq!(takers, 2, "those of the last ten seconds: the scraper asked before");
 }
 
 /// `--authentication-cache-entries`
@@ -235,7 +313,7 @@ async fn never_more_answers_are_kept_than_the_limit_and_refusals_go_first() {
 async fn without_an_answer_of_the_api_server_nobody_gets_in_and_no_token_is_repeated() {
     let (wall, fake) = wall(settings());
     fake.away(true);
-    let refused = wall.refusal(&request("/metrics", &[("authorization", "Bearer prometheus")])).await.unwrap();
+    let refused = wall.reader(&request("/metrics", &[("authorization", "Bearer prometheus")])).await.unwrap_err();
     assert_eq!(refused.status(), 503);
     let text = refused.into_body().collect().await.unwrap().to_bytes();
     let text = String::from_utf8(text.to_vec()).unwrap();
@@ -244,7 +322,6 @@ async fn without_an_answer_of_the_api_server_nobody_gets_in_and_no_token_is_repe
         "{text}"
     );
     assert_eq!(status(&wall, "/livez", &[]).await, 200);
-    assert_eq!(wall.who(&Given { token: "secret", audience: None }, [0; 32]).await, Err(Refusal::Away("TokenReview")));
     fake.away(false);
     assert_eq!(with(&wall, "prometheus", "/metrics").await, 200, "that there was no answer is not kept");
     fake.away(true);
@@ -252,6 +329,32 @@ async fn without_an_answer_of_the_api_server_nobody_gets_in_and_no_token_is_repe
     assert_eq!(with(&wall, "prometheus", "/metrics/x").await, 503, "whose token it is does not say what it may");
     tokio::time::advance(10 * S).await;
     assert_eq!(with(&wall, "prometheus", "/metrics").await, 503);
+}
+
+/// `ccm_health_port_refusals_total`
+#[tokio::test(start_paused = true)]
+async fn each_refusal_is_counted_by_its_reason() {
+    let mut registry = prometheus_client::registry::Registry::default();
+    let reviews_per_second = NonZeroU32::MIN;
+    let fake = Fake::default();
+    let settings = AccessSettings { reviews_per_second, ..settings() };
+    let wall = Wall::new(settings, fake.clone(), AccessMetrics::register(&mut registry));
+    assert_eq!(status(&wall, "/metrics", &[]).await, 401);
+    assert_eq!(with(&wall, "unknown", "/metrics").await, 401);
+    assert_eq!(with(&wall, "nobody", "/metrics").await, 429);
+    tokio::time::advance(S).await;
+    assert_eq!(with(&wall, "nobody", "/metrics").await, 403);
+    tokio::time::advance(10 * S).await;
+    fake.away(true);
+    assert_eq!(with(&wall, "nobody", "/metrics").await, 503);
+    let post = Request::post("/livez").body(()).unwrap().into_parts().0;
+    assert_eq!(wall.reader(&post).await.unwrap_err().status(), 405);
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    for reason in ["no-token", "wrong-token", "too-many", "forbidden", "away", "method"] {
+        let line = format!("ccm_health_port_refusals_total{{reason=\"{reason}\"}} 1\n");
+        assert!(text.contains(&line), "no {line} in {text}");
+    }
 }
 
 #[test]
@@ -271,4 +374,52 @@ fn open_paths_are_whole_paths_or_beginnings() {
     }
     assert!(AccessSettings { always_allow: vec!["/*".to_owned()], ..settings.clone() }.is_open("/metrics"));
     assert!(!AccessSettings { always_allow: vec![], ..settings }.is_open("/healthz"));
+}
+
+/// The host may create TokenReviews and no SubjectAccessReviews: each scrape once wrote two lines.
+#[tokio::test(start_paused = true)]
+async fn one_kind_of_review_without_an_answer_is_told_once_while_the_other_kind_is_answered() {
+    let (wall, fake) = wall(settings());
+    let log = Log::start();
+    fake.forbids_access.store(true, Ordering::Relaxed);
+    for _ in 0..5 {
+        assert_eq!(with(&wall, "prometheus", "/metrics").await, 503);
+        tokio::time::advance(30 * S).await;
+    }
+    assert_eq!((log.lines("does not say who may read").len(), log.lines("answers reviews").len()), (1, 0));
+    fake.forbids_access.store(false, Ordering::Relaxed);
+    for _ in 0..2 {
+        assert_eq!(with(&wall, "prometheus", "/metrics").await, 200);
+    }
+    let again = log.lines("answers reviews of the health port again");
+    assert!(again.len() == 1 && again[0].contains("SubjectAccessReview"), "{again:?}");
+}
+
+/// What an error quotes, also where it is logged.
+#[tokio::test(start_paused = true)]
+async fn no_token_is_in_the_log_when_the_api_server_does_not_answer() {
+    let (wall, fake) = wall(settings());
+    let log = Log::start();
+    fake.away(true);
+    assert_eq!(with(&wall, "hunter2", "/metrics").await, 503);
+    let lines = log.lines("no answer about");
+    assert!(lines.len() == 1 && lines[0].contains("(the token)") && !lines[0].contains("hunter2"), "{lines:?}");
+}
+
+/// It counted for its time from the answer on, whatever was answered to later questions meanwhile.
+#[tokio::test(start_paused = true)]
+async fn an_answer_to_an_older_question_does_not_take_the_place_of_a_newer_one_and_counts_from_the_question_on() {
+    let (wall, _) = wall(settings());
+    let first = with(&wall, "revoked", "/metrics");
+    let later = async {
+        tokio::time::sleep(S).await;
+        with(&wall, "revoked", "/metrics").await
+    };
+    assert_eq!(tokio::join!(first, later), (200, 401));
+    assert_eq!(with(&wall, "revoked", "/metrics").await, 401);
+    // The same with nobody else who asks.
+    let (wall, _) = self::wall(settings());
+    assert_eq!(with(&wall, "revoked", "/metrics").await, 200);
+    tokio::time::advance(7 * S + Duration::from_millis(1)).await;
+    assert_eq!(with(&wall, "revoked", "/metrics").await, 401, "10 s after the question");
 }

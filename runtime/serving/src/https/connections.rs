@@ -1,12 +1,13 @@
 //! The open connections of a port: how many there may be, and which one has to go when another one comes.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::task::{AbortHandle, Id};
 use tokio::time::Instant;
+
+use super::Peer;
 
 /// What a connection is at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,7 +40,7 @@ impl Activity {
 }
 
 struct Open {
-    peer: IpAddr,
+    peer: Peer,
     activity: Activity,
     task: AbortHandle,
 }
@@ -58,11 +59,11 @@ impl Connections {
     /// Ends one connection if there are as many as there may be: of the peer that has the most, one that waits for a request rather
     /// than one that is answered, and of those the one that has done so for the longest. A peer that opens hundreds takes places
     /// away from itself alone.
-    pub(super) fn make_room(&mut self) -> Option<IpAddr> {
+    pub(super) fn make_room(&mut self) -> Option<Peer> {
         if self.open.len() < self.most {
             return None;
         }
-        let mut of_peer: HashMap<IpAddr, usize> = HashMap::new();
+        let mut of_peer: HashMap<Peer, usize> = HashMap::new();
         for open in self.open.values() {
             let count = of_peer.entry(open.peer).or_default();
             *count = count.saturating_add(1);
@@ -77,20 +78,12 @@ impl Connections {
         Some(evicted.peer)
     }
 
-    pub(super) fn add(&mut self, peer: IpAddr, activity: Activity, task: AbortHandle) {
-        self.open.insert(task.id(), Open { peer: network(peer), activity, task });
+    pub(super) fn add(&mut self, peer: Peer, activity: Activity, task: AbortHandle) {
+        self.open.insert(task.id(), Open { peer, activity, task });
     }
 
     pub(super) fn ended(&mut self, id: Id) {
         self.open.remove(&id);
-    }
-}
-
-/// Whom an address belongs to: in IPv6, whoever has one has 2^64 of them.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
-        address @ IpAddr::V4(_) => address,
     }
 }
 
@@ -114,8 +107,8 @@ mod tests {
         (connections, activities, tasks)
     }
 
-    fn address(last: u8) -> IpAddr {
-        [192, 0, 2, last].into()
+    fn address(last: u8) -> Peer {
+        Peer::new([192, 0, 2, last].into())
     }
 
     #[tokio::test(start_paused = true)]
@@ -144,8 +137,8 @@ mod tests {
     #[test]
     fn a_network_of_ipv6_is_one_peer() {
         let [a, b, c] =
-            ["2001:db8::1", "2001:db8::ffff:2", "2001:db8:0:1::1"].map(|text| network(text.parse().unwrap()));
-        assert!(a == b && a != c, "{a} {b} {c}");
-        assert_eq!(network("::ffff:192.0.2.1".parse().unwrap()), address(1));
+            ["2001:db8::1", "2001:db8::ffff:2", "2001:db8:0:1::1"].map(|text| Peer::new(text.parse().unwrap()));
+        assert!(a == b && a != c, "{a:?} {b:?} {c:?}");
+        assert_eq!(Peer::new("::ffff:192.0.2.1".parse().unwrap()), address(1));
     }
 }

@@ -200,6 +200,32 @@ async fn a_client_that_does_not_read_its_answer_is_dropped() {
     assert!((HEAD_TIMEOUT..HEAD_TIMEOUT + Duration::from_millis(50)).contains(&begun.elapsed()));
 }
 
+/// Whoever reaches a port can send one on each of its connections: the largest token fits, and not much more.
+#[tokio::test(start_paused = true)]
+async fn a_head_that_is_too_large_is_refused_and_nobody_is_asked() {
+    for (bytes, expected) in [(20 << 10, "HTTP/1.1 200 OK\r\n"), (40 << 10, "HTTP/1.1 431 ")] {
+        for is_finished in [true, false] {
+            let (acceptor, connector) = trusted();
+            let (near, far) = tokio::io::duplex(1 << 20);
+            let client = async {
+                let mut stream = connector.connect(localhost(), far).await.unwrap();
+                let head = format!("GET /livez HTTP/1.1\r\nConnection: close\r\nX: {}", "x".repeat(bytes));
+                stream.write_all(head.as_bytes()).await.unwrap();
+                if is_finished {
+                    stream.write_all(b"\r\n\r\n").await.unwrap();
+                }
+                let mut said = vec![];
+                drop(tokio::time::timeout(HEAD_TIMEOUT / 2, stream.read_to_end(&mut said)).await);
+                String::from_utf8(said).unwrap()
+            };
+            let port = converse(near, acceptor, answer, PATIENCE, Activity::new(), CancellationToken::new());
+            let (_, said) = tokio::join!(port, client);
+            let is_answered = is_finished || expected.contains("431");
+            assert!(if is_answered { said.starts_with(expected) } else { said.is_empty() }, "{bytes}: {said}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_connection_ends_at_its_age_however_often_it_asks() {
     let (acceptor, connector) = trusted();

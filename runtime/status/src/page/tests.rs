@@ -274,6 +274,12 @@ fn however_long_and_hostile_all_texts_are_the_page_stays_small() {
         let page = broken(&word, 10_000).render();
         assert!(page.len() <= MAX_PAGE && page.ends_with("</html>"), "{} bytes", page.len());
         assert!(words(&page).contains("10,000 Services not ready"), "the counts remain");
+        let (_, queues) = page.split_once("<section id=\"queues\">").unwrap();
+        let queues = queues.split("</section>").next().unwrap();
+        assert!(
+            queues.contains("</tr></tbody>") || queues.contains("and 1 more"),
+            "what is left out is told: {queues}"
+        );
     }
 }
 

@@ -30,11 +30,12 @@ pub(crate) struct AccessArgs {
     /// Time for which it counts that a user may not get a page.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse)]
     authorization_webhook_cache_unauthorized_ttl: Duration,
-    /// Pages that need no token, comma-separated; a `*` at the end stands for everything that follows. An empty list opens none.
+    /// Pages that need no token, comma-separated; a `*` at the end stands for everything that follows. An empty list opens none. To a user
+    /// who may not get /readyz/*, /readyz says whether all is well, and not why not; so do /healthz and /livez.
     #[arg(long, value_name = "PATH", value_delimiter = ',', value_parser = path, default_value = "/healthz,/readyz,/livez")]
     authorization_always_allow_paths: Vec<String>,
     /// New tokens, and new pages of known users, about which the host asks the API server in a second, at most. More of them get status 429.
-    /// Whoever had access before does not count.
+    /// Whoever had access before does not count, and half of them are for addresses that have asked nothing new for 10 s.
     #[arg(long, value_name = "N", default_value_t = NonZeroU32::MIN.saturating_add(19))]
     authentication_reviews_per_second: NonZeroU32,
     /// Tokens, and pages of users, whose answers the host keeps, at most. Of more, it forgets refusals first.

@@ -1,3 +1,6 @@
+use ccm_rollout::Version;
+use ccm_rollout::status::Times;
+
 use super::*;
 
 fn trouble(name: &str, reason: &str, why: Option<&str>, next: Option<&str>) -> Trouble {
@@ -44,4 +47,33 @@ fn a_node_that_is_not_ready_says_what_the_cloud_says_of_its_machine() {
         trouble("n1", "the cloud gave no answer: throttled", Some("429"), None)
     );
     assert_eq!(of(None, None, None), trouble("n1", "the cloud was not asked yet", None, None));
+}
+
+#[test]
+fn a_provider_says_who_serves_who_returns_what_the_last_swap_took_and_what_is_refused() {
+    let version = |digest: &str| Version { name: "x".into(), version: "1".into(), digest: digest.into(), signed: None };
+    let refused = |digest: Option<&str>, step, reason: &str| NotTaken {
+        digest: digest.map(str::to_owned),
+        step,
+        reason: reason.into(),
+        since: "2026-01-02T03:04:05Z".parse().unwrap(),
+    };
+    let known = ProviderStatus {
+        serving: Some(version("sha256:aa")),
+        phase: Some("probation"),
+        last_good: Some(version("sha256:bb")),
+        since: Some("2026-01-02T03:04:05Z".parse().unwrap()),
+        generation: 7,
+        refused: Some(refused(Some("sha256:cc"), "trust", "it is not signed")),
+        refused_configuration: Some(refused(None, "parse", "it is no YAML")),
+        times: Some(Times { read_ms: 1.0, compile_ms: 2.0, takeover_ms: 3.0, exchange_ms: 4.0, first_call_ms: None }),
+    };
+    let told = provider("/p/x.wasm", &known);
+    assert_eq!((told.source.as_str(), told.serving.as_deref()), ("/p/x.wasm", Some("x 1")));
+    assert_eq!(told.digest, "sha256:aa");
+    assert_eq!(told.phase, "probation, generation 7, since 2026-01-02T03:04:05Z");
+    assert!(told.last_good.unwrap().contains("sha256:bb"));
+    assert!(told.last_load.unwrap().starts_with("read 1 ms, compiled 2 ms"));
+    let told: Vec<_> = told.refused.iter().map(|one| (one.what.as_str(), one.reason.as_str())).collect();
+    assert_eq!(told, [("component sha256:cc", "it is not signed"), ("configuration", "it is no YAML")]);
 }

@@ -67,6 +67,15 @@ async fn case_259_pages_are_for_those_who_may_and_probes_for_everybody_and_no_to
     for path in ["/livez", "/healthz", "/readyz"] {
         assert_eq!(status(&host, path, None).await, 200, "{path}");
     }
+    // Every user of a cluster may get /readyz itself, and learns as little as everybody.
+    for header in [None, Some(("authorization", wrong.as_str())), Some(("authorization", reads_not.as_str()))] {
+        assert_eq!(page(&host, "/readyz", header).await, (200, "ok".to_owned()), "{header:?}");
+    }
+    let checks = async || {
+        let (_, text) = page(&host, "/readyz", Some(("authorization", &reads))).await;
+        Ok(text.contains("[+]nodes ok\n") && text.contains("leader: this process"))
+    };
+    until(LIMIT, checks).await.unwrap();
     let closed = [
         "/metrics",
         "/providerz",

@@ -1,0 +1,45 @@
+//! What this thread logs while a test runs.
+
+use std::io::{Result, Write};
+use std::sync::{Arc, Once};
+
+use parking_lot::Mutex;
+use tracing::subscriber::DefaultGuard;
+
+/// The log of the thread that started it, to its end.
+pub(super) struct Log {
+    text: Text,
+    _guard: DefaultGuard,
+}
+
+#[derive(Clone, Default)]
+struct Text(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Text {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    pub(super) fn start() -> Self {
+        // With nobody listening in another thread, a line met there first could be switched off for this one as well.
+        static LISTEN: Once = Once::new();
+        LISTEN.call_once(|| drop(tracing::subscriber::set_global_default(tracing_subscriber::registry())));
+        let text = Text::default();
+        let kept = text.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || kept.clone()).finish();
+        Self { text, _guard: tracing::subscriber::set_default(subscriber) }
+    }
+
+    /// Lines that contain `part`.
+    pub(super) fn lines(&self, part: &str) -> Vec<String> {
+        let text = String::from_utf8(self.text.0.lock().clone()).unwrap();
+        text.lines().filter(|line| line.contains(part)).map(ToOwned::to_owned).collect()
+    }
+}
