@@ -13,8 +13,8 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use prometheus_client::registry::Registry;
 
-use crate::cli::{AccessArgs, RunArgs};
 use crate::dry_run;
+use ccm_cli::{AccessArgs, RunArgs};
 
 /// How long the API server may take for one review. A scraper waits 10 s for both.
 const REVIEW_TIME: Duration = Duration::from_secs(4);

@@ -22,9 +22,9 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::{CheckArgs, ConfigArgs, Output};
 use crate::output;
 use crate::stores::{Stores, depends};
+use ccm_cli::{CheckArgs, ConfigArgs, Output};
 
 /// How long the API server may take for all Nodes and Services.
 const LIST_TIMEOUT: Duration = Duration::from_secs(120);

@@ -3,8 +3,8 @@
 use anyhow::{Context as _, Result};
 use clap_complete::{Generator, Shell, generate};
 
-use crate::cli::{self, CompletionArgs, CompletionShell, ManArgs};
 use crate::output;
+use ccm_cli::{CompletionArgs, CompletionShell, ManArgs};
 
 /// Prints the script for a shell.
 ///
@@ -22,7 +22,7 @@ pub(crate) fn completion(args: &CompletionArgs) -> Result<()> {
 }
 
 fn script(shell: impl Generator) -> Result<String> {
-    let mut command = cli::definition();
+    let mut command = ccm_cli::definition();
     let name = command.get_name().to_owned();
     let mut script = vec![];
     generate(shell, &mut command, name, &mut script);
@@ -36,7 +36,8 @@ fn script(shell: impl Generator) -> Result<String> {
 /// The folder cannot be written.
 pub(crate) fn man(args: &ManArgs) -> Result<()> {
     let folder = &args.folder;
-    let written = std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(cli::definition(), folder));
+    let written =
+        std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(ccm_cli::definition(), folder));
     written.with_context(|| format!("the man pages cannot be written to {}", folder.display()))?;
     output::print(&format!("{0}: man {0}/wasm-ccm.1 shows the first page", folder.display()))?;
     Ok(())

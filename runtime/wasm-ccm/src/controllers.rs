@@ -19,11 +19,11 @@ use k8s_openapi::api::core::v1::Service;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::RunArgs;
-use crate::controller_names::{Controller, Selection};
 use crate::stores::Stores;
 use crate::supervision::Supervision;
 use crate::tasks::Tasks;
+use ccm_cli::RunArgs;
+use ccm_cli::controller_names::{Controller, Selection};
 
 /// Number of consecutive calls that a lookup may wait for.
 const LOOKUP_CALLS: u32 = 5;

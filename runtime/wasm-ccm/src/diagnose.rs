@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 
-use crate::cli::{DoctorArgs, ExplainArgs, Output};
 use crate::exit::Verdict;
 use crate::output;
+use ccm_cli::{DoctorArgs, ExplainArgs, Output};
 
 /// Judges all, and prints what was found.
 ///

@@ -19,12 +19,12 @@ use kube::{Client, Config};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::RunArgs;
-use crate::controller_names::{Controller, Selection};
 use crate::controllers::Providers;
 use crate::plan;
 use crate::stores::Stores;
 use crate::tasks::Tasks;
+use ccm_cli::RunArgs;
+use ccm_cli::controller_names::{Controller, Selection};
 
 /// What `/readyz` and the status page say in the place of the leader.
 pub(crate) const SAYS: &str = "dry run: this process writes nothing, and takes part in no election";

@@ -7,8 +7,8 @@ use ccm_cloud::{Budget, Descriptor, Place, Source, TlsSources};
 use ccm_sandbox::{CONTRACT, ComponentSummary, Pool, Sandbox};
 use serde::Serialize;
 
-use crate::cli::{InspectArgs, Output};
 use crate::output;
+use ccm_cli::{InspectArgs, Output};
 use ccm_rollout::Signed;
 use ccm_rollout::config::ProviderRecord;
 use ccm_rollout::config::grants::{UseGrant, needs_no_grant};

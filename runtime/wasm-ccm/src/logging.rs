@@ -2,19 +2,8 @@
 
 use std::io::IsTerminal as _;
 
-use clap::ValueEnum;
+use ccm_cli::LogFormat;
 use tracing_subscriber::EnvFilter;
-
-/// `--logging-format`
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormat {
-    /// Text on a terminal, JSON otherwise.
-    Auto,
-    /// Lines for people.
-    Text,
-    /// One JSON object per line.
-    Json,
-}
 
 /// Starts logging to standard error. `verbosity` is upstream's `--v`: from 4 on debug, from 6 on trace.
 pub(crate) fn start(format: LogFormat, verbosity: u8) {

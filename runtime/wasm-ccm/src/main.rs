@@ -1,15 +1,14 @@
 //! `wasm-ccm`: a Kubernetes cloud controller manager whose providers are WebAssembly components.
 //!
-//! This crate is the only one that knows all others. It has the flags, puts the parts together, and joins what must not know each other.
+//! This crate is the only one that knows all others. It takes the command line of `ccm-cli`, puts the parts together, and joins what must not know each other.
 //!
 //! | module | does |
 //! |---|---|
-//! | [`cli`] | the command line of all commands |
 //! | [`run`] | `run`: builds the process, spawns what runs, ends it in order |
 //! | [`access`] | who may read the pages of the health port |
 //! | [`supervision`] | which controllers run, and whether their loops turn |
 //! | [`stores`] | what the process knows of the cluster |
-//! | [`controllers`], [`controller_names`] | the controllers that `--controllers` selects |
+//! | [`controllers`] | the controllers that `--controllers` selects |
 //! | [`pages`], [`status`] | the pages of the health port, the one for people among them |
 //! | [`tasks`] | all tasks of the process, and how they end |
 //! | [`annotations`], [`check`], [`completion`], [`inspect`], [`plan`], [`push`] | the commands of these names |
@@ -20,9 +19,7 @@
 mod access;
 mod annotations;
 mod check;
-mod cli;
 mod completion;
-mod controller_names;
 mod controllers;
 mod diagnose;
 mod dry_run;
@@ -43,7 +40,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use cli::{Command, NewArgs};
+use ccm_cli::{Command, NewArgs};
 use exit::Verdict;
 
 /// glibc's allocator keeps twice the memory in use after a component is compiled and the first lists are read.
@@ -53,7 +50,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 fn main() -> ExitCode {
     // kube and the health server share one TLS provider; an error means that it is installed already.
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
-    let (command, ignored) = match cli::command() {
+    let (command, ignored) = match ccm_cli::command() {
         Ok(command) => command,
         Err(code) => return code,
     };

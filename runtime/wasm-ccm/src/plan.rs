@@ -15,11 +15,11 @@ use ccm_rollout::opened;
 use prometheus_client::registry::Registry;
 use tokio::task::JoinSet;
 
-use crate::cli::{Output, PlanArgs, RunArgs};
-use crate::controller_names::{Controller, Selection};
 use crate::controllers::keeps_routes;
 use crate::exit::Verdict;
 use crate::{check, output, run};
+use ccm_cli::controller_names::{Controller, Selection};
+use ccm_cli::{Output, PlanArgs, RunArgs};
 
 /// How long all of it may take: with one call per Service that is to be changed, hours would be possible in a cluster in which everything is.
 const LIMIT: Duration = Duration::from_secs(60 * 60);
@@ -33,7 +33,7 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<Verdict> {
     let target = args.target().map_err(anyhow::Error::msg)?;
     let run = &args.run;
     let selection = Selection::parse(&run.controllers).map_err(anyhow::Error::msg).context("--controllers")?;
-    let configs = run::configured(run)?;
+    let configs = run.providers()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let planned = runtime.block_on(async {
         let planned = Box::pin(planned(run, &selection, &configs, target));

@@ -7,8 +7,8 @@ use ccm_rollout::push::{Target, push as write};
 use ccm_rollout::source::Source;
 use kube::Client;
 
-use crate::cli::{Output, PushArgs};
 use crate::output;
+use ccm_cli::{Output, PushArgs};
 
 /// Puts the component there.
 ///

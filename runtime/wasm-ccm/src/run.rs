@@ -15,7 +15,7 @@ use ccm_controllers::{
 };
 use ccm_leader::{Campaign, HEALTH_CHECK, Leader};
 use ccm_rollout::compare::StoreInventory;
-use ccm_rollout::config::{self, ProviderConfig};
+use ccm_rollout::config::ProviderConfig;
 use ccm_rollout::context::{ProcessSecrets, SharedContext};
 use ccm_rollout::status::ProviderStatuses;
 use ccm_rollout::{CallMetrics, ExchangeMetrics, ProbationFiles, ProviderMetrics, Rollout, RolloutParts, host_pod};
@@ -30,8 +30,6 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use crate::access;
-use crate::cli::RunArgs;
-use crate::controller_names::{Controller, Selection};
 use crate::controllers::{self, Providers, Reviews, Shared, keeps_routes, nodes_told};
 use crate::dry_run::{self, DryRun, Scene};
 use crate::logging;
@@ -39,6 +37,8 @@ use crate::pages::{self, Pages, ProcessMetrics};
 use crate::stores::{API_SERVER, Reflectors, depends, wait_for_api_server};
 use crate::supervision::{RunningMetrics, Supervision};
 use crate::tasks::{self, EVENT_WRITER, PROVIDER_EVENT_WRITER, Tasks, in_order};
+use ccm_cli::RunArgs;
+use ccm_cli::controller_names::{Controller, Selection};
 
 /// Runs until SIGTERM or SIGINT. `ignored` says which flags have no effect.
 ///
@@ -68,27 +68,6 @@ pub(crate) fn run(args: RunArgs, ignored: Option<String>) -> Result<()> {
     // Does not wait for a compiler or for a read from a dead disk: neither can be stopped.
     runtime.shutdown_background();
     ended
-}
-
-/// The providers of the flags or of the file.
-///
-/// # Errors
-///
-/// Names the flag, or the file and the field; repeats nothing that may be a secret.
-pub(crate) fn configured(args: &RunArgs) -> Result<Vec<ProviderConfig>> {
-    let given = &args.provider;
-    let list = match (&given.providers, &given.provider) {
-        (Some(file), _) => config::read_file(file)?,
-        (None, Some(source)) => {
-            let record = given.record.record(source.clone())?;
-            vec![record.check()?]
-        }
-        (None, None) => bail!("--provider or --providers is needed"),
-    };
-    for provider in &list {
-        provider.cloud_config_is_readable()?;
-    }
-    Ok(list)
 }
 
 /// The hosts by which this process and the pods reach the API server.
@@ -145,7 +124,7 @@ struct Setup {
 impl Setup {
     fn read(args: RunArgs) -> Result<Self> {
         Ok(Self {
-            providers: configured(&args)?,
+            providers: args.providers()?,
             selection: Selection::parse(&args.controllers).map_err(anyhow::Error::msg).context("--controllers")?,
             election: if args.dry_run { None } else { args.leader.settings()? },
             webhook: args.webhook.settings(args.secure_port)?,

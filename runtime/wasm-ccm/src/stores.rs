@@ -12,8 +12,8 @@ use futures::future::join_all;
 use k8s_openapi::api::core::v1::Service;
 use kube::Client;
 
-use crate::controller_names::Selection;
 use crate::tasks::Tasks;
+use ccm_cli::controller_names::Selection;
 
 /// Name of what must be true of the API server before the process is ready.
 pub(crate) const API_SERVER: &str = "API server";

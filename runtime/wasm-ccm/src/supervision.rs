@@ -9,7 +9,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::controller_names::Controller;
+use ccm_cli::controller_names::Controller;
 
 /// Upstream's name of who runs them.
 const MANAGER: &str = "cloud-controller-manager";

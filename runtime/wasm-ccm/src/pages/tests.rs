@@ -4,7 +4,7 @@ use clap::Parser;
 use k8s_openapi::api::authentication::v1::UserInfo;
 
 use super::*;
-use crate::cli::AccessArgs;
+use ccm_cli::AccessArgs;
 
 fn pages() -> Pages {
     let mut registry = Registry::default();

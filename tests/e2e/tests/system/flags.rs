@@ -177,7 +177,7 @@ async fn a_stock_manifest_starts_and_one_line_says_which_flags_do_nothing_and_wh
 }
 
 /// All flags of upstream's, as stock manifests and operators give them.
-const UPSTREAM: &str = include_str!("../../../../runtime/wasm-ccm/src/cli/upstream/flags.txt");
+const UPSTREAM: &str = include_str!("../../../../runtime/cli/src/upstream/flags.txt");
 
 /// Which these are, the documentation says; a test of the program compares it with what the program has as such.
 #[tokio::test]

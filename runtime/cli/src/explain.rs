@@ -10,7 +10,7 @@ use super::tools::Output;
 
 /// Flags of `explain`.
 #[derive(Args)]
-pub(crate) struct ExplainArgs {
+pub struct ExplainArgs {
     /// The object, as kubectl names it: service NAME, svc/NAME, service NAMESPACE/NAME, node NAME or node/NAME.
     #[arg(value_name = "OBJECT", required = true, num_args = 1..=2)]
     object: Vec<String>,
@@ -36,7 +36,7 @@ pub(crate) struct ExplainArgs {
     leader_elect_resource_namespace: String,
     /// Output format.
     #[arg(long, short, value_enum, default_value = "text")]
-    pub(crate) output: Output,
+    pub output: Output,
 }
 
 impl ExplainArgs {
@@ -45,7 +45,7 @@ impl ExplainArgs {
     /// # Errors
     ///
     /// The words name no object, or the address is none.
-    pub(crate) fn settings(&self) -> Result<ExplainSettings> {
+    pub fn settings(&self) -> Result<ExplainSettings> {
         Ok(ExplainSettings {
             wanted: Wanted::parse(&self.object, self.namespace.as_deref()).map_err(Error::msg)?,
             address: self.address.as_deref().map(address).transpose()?,

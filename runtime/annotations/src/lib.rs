@@ -16,12 +16,10 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use ccm_cloud::{Annotation, Descriptor};
+use ccm_rollout::config::ProviderConfig;
 use ccm_rollout::preflight::{self, Checked};
 use serde::Serialize;
 
-use crate::cli::{AnnotationsArgs, AnnotationsOutput};
-use crate::exit::Verdict;
-use crate::output;
 use probe::{Probed, WrongValue};
 
 /// What is shown.
@@ -48,34 +46,62 @@ struct Entry<'a> {
     wrong_value: WrongValue,
 }
 
-/// Shows the annotations.
-///
-/// # Errors
-///
-/// The step of the gate that the component does not pass, and why.
-pub(crate) fn annotations(args: &AnnotationsArgs) -> Result<Verdict> {
-    let record = args.component.record(args.file.to_string_lossy().into_owned())?;
-    let config = args.config.configure(record)?.check()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let (descriptor, digest, probed) = runtime.block_on(Box::pin(async {
-        let checked = preflight::component(&config, None).await.map_err(|rejected| rejected.named(&config.source))?;
+/// What a component declares, and what it does with wrong values.
+pub struct Declaration {
+    descriptor: Descriptor,
+    /// Of the component.
+    digest: String,
+    probed: Probed,
+}
+
+impl Declaration {
+    /// Asks the component. No request leaves.
+    ///
+    /// # Errors
+    ///
+    /// The step of the gate that the component does not pass, and why.
+    pub async fn of(config: &ProviderConfig, cluster_name: &str) -> Result<Self> {
+        let checked = preflight::component(config, None).await.map_err(|rejected| rejected.named(&config.source))?;
         let Checked { component, unpacked, .. } = checked;
         let descriptor = component.descriptor().clone();
-        let probed = match preflight::offline(&config, component, &args.cluster_name).await {
+        let probed = match preflight::offline(config, component, cluster_name).await {
             Ok(provider) => probe::probe(&provider, &descriptor).await,
             Err(rejected) => Probed::unjudged(format!("{:#}", rejected.error)),
         };
-        anyhow::Ok((descriptor, unpacked.digest, probed))
-    }))?;
-    let told = match args.output {
-        AnnotationsOutput::Text => text(&descriptor, &probed)?,
-        AnnotationsOutput::Json => serde_json::to_string_pretty(&declared(&descriptor, &digest, &probed))?,
-        AnnotationsOutput::Cel => policy::policies(&descriptor, &probed, &args.load_balancer_class)?,
-    };
-    output::print(told.trim_end())?;
-    // A policy that refuses nothing is less than whoever asks for one expects.
-    let is_weaker = args.output == AnnotationsOutput::Cel && probed.unjudged.is_some();
-    Ok(if is_weaker { Verdict::Unjudged } else { Verdict::Good })
+        Ok(Self { descriptor, digest: unpacked.digest, probed })
+    }
+
+    /// For people.
+    ///
+    /// # Errors
+    ///
+    /// None that can happen: the text goes to memory.
+    pub fn text(&self) -> Result<String> {
+        text(&self.descriptor, &self.probed)
+    }
+
+    /// For programs.
+    ///
+    /// # Errors
+    ///
+    /// None that can happen: every field has a form in JSON.
+    pub fn json(&self) -> Result<String> {
+        Ok(serde_json::to_string_pretty(&declared(&self.descriptor, &self.digest, &self.probed))?)
+    }
+
+    /// As ValidatingAdmissionPolicies, for Services without a class and for those of `classes`.
+    ///
+    /// # Errors
+    ///
+    /// None that can happen: the text goes to memory.
+    pub fn cel(&self, classes: &[String]) -> Result<String> {
+        policy::policies(&self.descriptor, &self.probed, classes)
+    }
+
+    /// Whether the component was asked about wrong values.
+    pub fn is_judged(&self) -> bool {
+        self.probed.unjudged.is_none()
+    }
 }
 
 fn declared<'a>(descriptor: &'a Descriptor, digest: &'a str, probed: &'a Probed) -> Declared<'a> {

@@ -4,19 +4,25 @@ use ccm_controllers::{ClusterController, NodeController, NodeLifecycleController
 
 /// A controller that this program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Controller {
+pub enum Controller {
+    /// Initialises and refreshes Nodes.
     Node,
+    /// Deletes and taints Nodes.
     NodeLifecycle,
+    /// Makes load balancers.
     Service,
+    /// Keeps routes to pods.
     Route,
+    /// Looks after the cluster as a whole.
     Cluster,
 }
 
 impl Controller {
-    pub(crate) const ALL: [Self; 5] = [Self::Node, Self::NodeLifecycle, Self::Service, Self::Route, Self::Cluster];
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Node, Self::NodeLifecycle, Self::Service, Self::Route, Self::Cluster];
 
     /// Upstream's canonical name, where there is one.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Node => "cloud-node-controller",
             Self::NodeLifecycle => "cloud-node-lifecycle-controller",
@@ -27,7 +33,7 @@ impl Controller {
     }
 
     /// Upstream's short name, which its metrics use too.
-    pub(crate) const fn alias(self) -> &'static str {
+    pub const fn alias(self) -> &'static str {
         match self {
             Self::Node => "cloud-node",
             Self::NodeLifecycle => "cloud-node-lifecycle",
@@ -38,7 +44,7 @@ impl Controller {
     }
 
     /// Names of its loops, which the watchdog knows.
-    pub(crate) const fn loops(self) -> &'static [&'static str] {
+    pub const fn loops(self) -> &'static [&'static str] {
         match self {
             Self::Node => NodeController::LOOPS,
             Self::NodeLifecycle => NodeLifecycleController::LOOPS,
@@ -55,7 +61,7 @@ impl Controller {
 
 /// Which controllers were asked for: the first entry that names one wins, else `*` decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Selection {
+pub struct Selection {
     entries: Vec<(Option<Controller>, bool)>,
 }
 
@@ -65,7 +71,7 @@ impl Selection {
     /// # Errors
     ///
     /// Names the entry that is no controller, and the names that there are.
-    pub(crate) fn parse(entries: &[String]) -> Result<Self, String> {
+    pub fn parse(entries: &[String]) -> Result<Self, String> {
         let parse = |entry: &String| {
             if entry == "*" {
                 return Ok((None, true));
@@ -89,12 +95,12 @@ impl Selection {
     }
 
     /// Whether a controller is to run that works on Services.
-    pub(crate) fn watches_services(&self) -> bool {
+    pub fn watches_services(&self) -> bool {
         [Controller::Service, Controller::Cluster].into_iter().any(|controller| self.has(controller))
     }
 
     /// Whether `controller` is to run.
-    pub(crate) fn has(&self, controller: Controller) -> bool {
+    pub fn has(&self, controller: Controller) -> bool {
         let named = self.entries.iter().find(|(entry, _)| *entry == Some(controller)).map(|(_, on)| *on);
         named.unwrap_or_else(|| self.entries.contains(&(None, true)))
     }

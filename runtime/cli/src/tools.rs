@@ -11,110 +11,113 @@ use super::provider::{ComponentArgs, ConfigArgs, limit_preset, pair, wasi};
 /// Flags of `check`.
 // No `Debug`: what an operator writes may be a secret.
 #[derive(Args)]
-pub(crate) struct CheckArgs {
+pub struct CheckArgs {
     /// The component: .wasm, .wasm.gz or .wasm.zst, or a folder with one.
-    pub(crate) file: PathBuf,
+    pub file: PathBuf,
     /// Also ask the cloud whether it accepts the credentials.
     #[arg(long)]
-    pub(crate) online: bool,
+    pub online: bool,
+    /// How the component is read.
     #[command(flatten)]
-    pub(crate) component: ComponentArgs,
+    pub component: ComponentArgs,
+    /// How the provider is configured.
     #[command(flatten)]
-    pub(crate) config: ConfigArgs,
+    pub config: ConfigArgs,
     /// The name of the cluster, for the provider.
     #[arg(long, default_value = "kubernetes", value_parser = super::cluster_name)]
-    pub(crate) cluster_name: String,
+    pub cluster_name: String,
     /// Preview an upgrade from this component to FILE: a file, a folder, or configmap:NAMESPACE/NAME[/KEY]. Compare what both find for
     /// the Nodes and Services of the cluster, and show the differences; exit with code 1 if there are any. Nothing is written.
     #[arg(long, value_name = "SOURCE", help_heading = "Preview")]
-    pub(crate) against: Option<String>,
+    pub against: Option<String>,
     /// How to reach the API server. Without it, the service account of the pod is used.
     #[arg(long, value_name = "FILE", requires = "against", help_heading = "Preview")]
-    pub(crate) kubeconfig: Option<PathBuf>,
+    pub kubeconfig: Option<PathBuf>,
     /// URL of the API server; replaces the address in the kubeconfig.
     #[arg(long, value_name = "URL", requires = "against", help_heading = "Preview")]
-    pub(crate) master: Option<String>,
+    pub master: Option<String>,
     /// Also compare a component with another name or other provider IDs, or one without an interface that objects depend on. The host
     /// has a flag of the same name.
     #[arg(long, requires = "against", help_heading = "Preview")]
-    pub(crate) allow_provider_change: bool,
+    pub allow_provider_change: bool,
     /// Output format.
     #[arg(long, short, value_enum, default_value = "text")]
-    pub(crate) output: Output,
+    pub output: Output,
 }
 
 /// Flags of `push`.
 // No `Debug`: what an operator writes may be a secret.
 #[derive(Args)]
-pub(crate) struct PushArgs {
+pub struct PushArgs {
     /// The component: .wasm, .wasm.gz or .wasm.zst. A signature NAME.sig next to it is pushed with it.
-    pub(crate) file: PathBuf,
+    pub file: PathBuf,
     /// The target: configmap:NAMESPACE/NAME[/KEY]. It must exist, unless you give --create.
-    pub(crate) target: String,
+    pub target: String,
     /// Create the ConfigMap, or the key in it, if it does not exist.
     #[arg(long)]
-    pub(crate) create: bool,
+    pub create: bool,
     /// How to reach the API server. Without it, the service account of the pod is used.
     #[arg(long, value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
+    pub kubeconfig: Option<PathBuf>,
     /// URL of the API server; replaces the address in the kubeconfig.
     #[arg(long, value_name = "URL")]
-    pub(crate) master: Option<String>,
+    pub master: Option<String>,
+    /// How the component is read.
     #[command(flatten)]
-    pub(crate) component: ComponentArgs,
+    pub component: ComponentArgs,
     /// Replace a component that has another name or another provider ID scheme. The host has a flag of the same name for the
     /// component that serves.
     #[arg(long, help_heading = "Provider")]
-    pub(crate) allow_provider_change: bool,
+    pub allow_provider_change: bool,
     /// Output format.
     #[arg(long, short, value_enum, default_value = "text")]
-    pub(crate) output: Output,
+    pub output: Output,
 }
 
 /// Flags of `new`.
 #[derive(Args)]
-pub(crate) struct NewArgs {
+pub struct NewArgs {
     /// The name of the provider, of its crate and of the new folder: lower-case letters and digits.
-    pub(crate) name: String,
+    pub name: String,
     /// Where the SDK comes from: the folder `providers/sdk` of a checkout of wasm-ccm, or `URL#REV` of its git repository. In a
     /// checkout it is that of the checkout.
     #[arg(long, value_name = "SDK")]
-    pub(crate) sdk: Option<String>,
+    pub sdk: Option<String>,
 }
 
 /// Flags of `inspect`.
 // No `Debug`: what an operator writes may be a secret.
 #[derive(Args)]
-pub(crate) struct InspectArgs {
+pub struct InspectArgs {
     /// The component: .wasm, .wasm.gz or .wasm.zst, or a folder with one.
-    pub(crate) file: PathBuf,
+    pub file: PathBuf,
     /// Output format.
     #[arg(long, short, value_enum, default_value = "text")]
-    pub(crate) output: Output,
+    pub output: Output,
     /// Print only the statement to sign, with this counter: each version needs a higher one than the version before.
     #[arg(long, value_name = "COUNTER", conflicts_with = "output")]
-    pub(crate) statement: Option<u64>,
+    pub statement: Option<u64>,
     /// The defaults of the limits, as for `run`.
     #[arg(long, value_name = "PRESET", value_parser = limit_preset())]
-    pub(crate) limits: Option<LimitPreset>,
+    pub limits: Option<LimitPreset>,
     /// A limit, as for `run`; may be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
-    pub(crate) limit: Vec<(String, String)>,
+    pub limit: Vec<(String, String)>,
     /// What a component that imports WASI gets.
     #[arg(long, value_name = "WASI", value_parser = wasi(), default_value = "deny-all")]
-    pub(crate) wasi: Wasi,
+    pub wasi: Wasi,
 }
 
 /// Flags of `completion`.
 #[derive(Args)]
-pub(crate) struct CompletionArgs {
+pub struct CompletionArgs {
     /// The shell.
-    pub(crate) shell: CompletionShell,
+    pub shell: CompletionShell,
 }
 
 /// Shells that have a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CompletionShell {
+pub enum CompletionShell {
     /// For a line in `~/.bashrc`.
     Bash,
     /// As a file `_wasm-ccm` in a folder of `fpath`.
@@ -125,14 +128,14 @@ pub(crate) enum CompletionShell {
 
 /// Flags of `man`.
 #[derive(Args)]
-pub(crate) struct ManArgs {
+pub struct ManArgs {
     /// The folder for the pages; it is created if it does not exist.
-    pub(crate) folder: PathBuf,
+    pub folder: PathBuf,
 }
 
 /// How to show something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Output {
+pub enum Output {
     /// For people.
     Text,
     /// For programs.

@@ -4,6 +4,7 @@ mod access;
 mod annotations;
 #[cfg(test)]
 mod cases;
+pub mod controller_names;
 mod controllers;
 mod doctor;
 mod explain;
@@ -23,26 +24,27 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::{Result, bail};
 use bytesize::ByteSize;
 use ccm_apiserver::{EventSettings, Pings};
 use ccm_controllers::{ReservedRange, ServiceRange};
 use ccm_rollout::config::duration::{parse, parse_period};
+use ccm_rollout::config::{self, ProviderConfig};
 use ccm_sandbox::Pool;
 use ccm_serving::https::MinTls;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
-use crate::logging::LogFormat;
-pub(crate) use access::AccessArgs;
-pub(crate) use annotations::{AnnotationsArgs, AnnotationsOutput};
+pub use access::AccessArgs;
+pub use annotations::{AnnotationsArgs, AnnotationsOutput};
 use controllers::{ClusterArgs, NodeLifecycleArgs, RouteArgs, ServiceArgs};
-pub(crate) use doctor::DoctorArgs;
-pub(crate) use explain::ExplainArgs;
+pub use doctor::DoctorArgs;
+pub use explain::ExplainArgs;
 use leader::LeaderArgs;
-pub(crate) use plan::PlanArgs;
+pub use plan::PlanArgs;
 use provider::SwapArgs;
-pub(crate) use provider::{ConfigArgs, ProviderArgs};
-pub(crate) use tools::{CheckArgs, CompletionArgs, CompletionShell, InspectArgs, ManArgs, NewArgs, Output, PushArgs};
+pub use provider::{ConfigArgs, ProviderArgs};
+pub use tools::{CheckArgs, CompletionArgs, CompletionShell, InspectArgs, ManArgs, NewArgs, Output, PushArgs};
 use webhook::{WebhookArgs, min_tls};
 
 /// The command whose flags are upstream's.
@@ -60,7 +62,7 @@ struct Cli {
 
 /// What the program is asked to do.
 #[derive(Subcommand)]
-pub(crate) enum Command {
+pub enum Command {
     /// Run the controllers.
     #[command(args_override_self = true)]
     Run(Box<RunArgs>),
@@ -97,152 +99,193 @@ pub(crate) enum Command {
 /// Flags of `run`.
 // No `Debug`: what an operator writes may be a secret.
 #[derive(Args)]
-pub(crate) struct RunArgs {
+pub struct RunArgs {
+    /// Where providers come from.
     #[command(flatten)]
-    pub(crate) provider: ProviderArgs,
+    pub provider: ProviderArgs,
 
     /// The name of the cluster. Providers use it in the names of cloud objects.
     #[arg(long, default_value = "kubernetes", value_parser = cluster_name, help_heading = "Cluster")]
-    pub(crate) cluster_name: String,
+    pub cluster_name: String,
     /// CIDRs of pods, comma-separated: one of IPv4, one of IPv6, or one of each. The route controller changes only routes to addresses in
     /// these ranges. No load balancer gets an address in them.
     #[arg(long, value_delimiter = ',', value_parser = cidr, help_heading = "Cluster")]
-    pub(crate) cluster_cidr: Vec<String>,
+    pub cluster_cidr: Vec<String>,
     /// CIDRs of Services, comma-separated: no load balancer and no Node gets an address in there. The host also learns them from the API
     /// server, where it has ServiceCIDR objects (Kubernetes 1.33 and later).
     #[arg(long, value_name = "CIDR", value_delimiter = ',', help_heading = "Cluster")]
-    pub(crate) service_cluster_ip_range: Vec<ServiceRange>,
+    pub service_cluster_ip_range: Vec<ServiceRange>,
     /// An address or a CIDR that no load balancer and no Node gets, comma-separated or repeated: what the host cannot know, such as a virtual
     /// address of the API server or of a gateway. Nodes of the control plane may have it.
     #[arg(long, value_name = "CIDR", value_delimiter = ',', help_heading = "Cluster")]
-    pub(crate) reserved_address: Vec<ReservedRange>,
+    pub reserved_address: Vec<ReservedRange>,
     /// How to reach the API server. Without it, the service account of the pod is used.
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]
-    pub(crate) kubeconfig: Option<PathBuf>,
+    pub kubeconfig: Option<PathBuf>,
     /// URL of the API server; replaces the address in the kubeconfig.
     #[arg(long, value_name = "URL", help_heading = "Cluster")]
-    pub(crate) master: Option<String>,
+    pub master: Option<String>,
     /// Time for one write to the API server. The host retries a write that takes longer.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_period, help_heading = "Cluster")]
-    pub(crate) kube_api_write_timeout: Duration,
+    pub kube_api_write_timeout: Duration,
     /// Time of silence after which a connection that watches use is checked with an HTTP/2 PING.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_period, help_heading = "Cluster")]
-    pub(crate) kube_api_ping_period: Duration,
+    pub kube_api_ping_period: Duration,
     /// Time until the answer to that PING. Without an answer, the connection is replaced and the watches start again.
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = parse_period, help_heading = "Cluster")]
-    pub(crate) kube_api_ping_timeout: Duration,
+    pub kube_api_ping_timeout: Duration,
     /// Writes to the API server at the same time, at most. Below that, the number follows how fast the API server answers.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(127), help_heading = "Cluster")]
-    pub(crate) kube_api_concurrent_writes: NonZeroUsize,
+    pub kube_api_concurrent_writes: NonZeroUsize,
 
     /// Controllers to run: `*`, NAME or -NAME; the first entry that matches a controller counts. The controllers are cloud-node,
     /// cloud-node-lifecycle, service, route and cloud-cluster.
     #[arg(long, value_delimiter = ',', default_value = "*", allow_hyphen_values = true, help_heading = "Controllers")]
-    pub(crate) controllers: Vec<String>,
+    pub controllers: Vec<String>,
     /// Write nothing, neither to the cluster nor to a cloud, and take part in no election. The log, the status page and the metrics say what would
     /// be written. Such a process can run beside another manager.
     #[arg(long, help_heading = "Controllers")]
-    pub(crate) dry_run: bool,
+    pub dry_run: bool,
     /// Nodes that are written at the same time, at most.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(127), help_heading = "Controllers")]
-    pub(crate) concurrent_node_syncs: NonZeroUsize,
+    pub concurrent_node_syncs: NonZeroUsize,
     /// The same for the refresh of addresses; 0 takes --concurrent-node-syncs.
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Controllers")]
-    pub(crate) concurrent_node_status_updates: usize,
+    pub concurrent_node_status_updates: usize,
     /// Time from the end of one refresh of addresses to the next.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_period, help_heading = "Controllers")]
-    pub(crate) node_status_update_frequency: Duration,
+    pub node_status_update_frequency: Duration,
     /// Time after which an Event says that no provider knows a Node without a provider ID. Until then, another manager may take
     /// care of it.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_period, help_heading = "Controllers")]
-    pub(crate) node_unclaimed_after: Duration,
+    pub node_unclaimed_after: Duration,
     /// Remove the uninitialized taint before the addresses are written, as upstream does.
     #[arg(long, help_heading = "Controllers")]
-    pub(crate) untaint_before_addresses: bool,
+    pub untaint_before_addresses: bool,
     /// Nodes in one call of the provider, at most.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(499), help_heading = "Controllers")]
-    pub(crate) lookup_batch_nodes: NonZeroUsize,
+    pub lookup_batch_nodes: NonZeroUsize,
     /// Lookups in the provider at the same time, at most.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(3), help_heading = "Controllers")]
-    pub(crate) lookup_batch_calls: NonZeroUsize,
+    pub lookup_batch_calls: NonZeroUsize,
     /// Time that the first lookup waits for others that can share its call.
     #[arg(long, value_name = "DURATION", default_value = "20ms", value_parser = parse, help_heading = "Controllers")]
-    pub(crate) lookup_batch_linger: Duration,
+    pub lookup_batch_linger: Duration,
     /// Calls of all providers at the same time, at most. Further calls wait.
     #[arg(long, value_name = "N", default_value_t = Pool::default().calls, help_heading = "Controllers")]
-    pub(crate) provider_calls: NonZeroU32,
+    pub provider_calls: NonZeroU32,
     /// Memory that the calls of all providers have together. A call that finds none waits. Each provider has an equal share of one half for
     /// itself; all calls share the other half. At least the limit memory-bytes of one call. Default: half of the container's memory
     /// limit; 1GiB if it has no limit.
     #[arg(long, value_name = "SIZE", help_heading = "Controllers")]
-    pub(crate) provider_memory: Option<ByteSize>,
+    pub provider_memory: Option<ByteSize>,
     /// Events that wait to be written, at most. When the queue is full, controllers wait up to 2 s; then Events are dropped and
     /// counted.
     #[arg(long, value_name = "N", default_value_t = EventSettings::default().queue, help_heading = "Controllers")]
-    pub(crate) event_queue: NonZeroUsize,
+    pub event_queue: NonZeroUsize,
     /// Events that are written at the same time, at most. Events about one object are written in order.
     #[arg(long, value_name = "N", default_value = "16", help_heading = "Controllers")]
-    pub(crate) concurrent_events: NonZeroUsize,
+    pub concurrent_events: NonZeroUsize,
+    /// Of the node lifecycle controller.
     #[command(flatten)]
-    pub(crate) node_lifecycle: NodeLifecycleArgs,
+    pub node_lifecycle: NodeLifecycleArgs,
+    /// Of the service controller.
     #[command(flatten)]
-    pub(crate) service: ServiceArgs,
+    pub service: ServiceArgs,
+    /// Of the route controller.
     #[command(flatten)]
-    pub(crate) route: RouteArgs,
+    pub route: RouteArgs,
+    /// Of the cluster controller.
     #[command(flatten)]
-    pub(crate) cluster: ClusterArgs,
+    pub cluster: ClusterArgs,
 
+    /// How components are exchanged.
     #[command(flatten)]
-    pub(crate) swap: SwapArgs,
+    pub swap: SwapArgs,
 
+    /// Of the admission webhook.
     #[command(flatten)]
-    pub(crate) webhook: WebhookArgs,
+    pub webhook: WebhookArgs,
 
+    /// Of leader election.
     #[command(flatten)]
-    pub(crate) leader: LeaderArgs,
+    pub leader: LeaderArgs,
 
     /// Address of the port for health and metrics.
     #[arg(long, default_value = "0.0.0.0", help_heading = "Health and logs")]
-    pub(crate) bind_address: IpAddr,
+    pub bind_address: IpAddr,
     /// Port for health and metrics (HTTPS); 0 serves none.
     #[arg(long, default_value_t = 10258, help_heading = "Health and logs")]
-    pub(crate) secure_port: u16,
+    pub secure_port: u16,
     /// Certificate of that port. Without it, one for localhost is made at start.
     #[arg(long, value_name = "FILE", requires = "tls_private_key_file", help_heading = "Health and logs")]
-    pub(crate) tls_cert_file: Option<PathBuf>,
+    pub tls_cert_file: Option<PathBuf>,
     /// Private key of that certificate.
     #[arg(long, value_name = "FILE", requires = "tls_cert_file", help_heading = "Health and logs")]
-    pub(crate) tls_private_key_file: Option<PathBuf>,
+    pub tls_private_key_file: Option<PathBuf>,
     /// Oldest version of TLS that this port accepts.
     #[arg(long, value_name = "VERSION", value_parser = min_tls(), default_value = "VersionTLS12", help_heading = "Health and logs")]
-    pub(crate) tls_min_version: MinTls,
+    pub tls_min_version: MinTls,
     /// Number of its periods after which a loop of a controller that has not turned counts as stuck: then /healthz and /livez fail, and
     /// Kubernetes restarts the pod. A queue turns every 10 s; the refresh of addresses with each Node, and at least every 5 min.
     #[arg(long, value_name = "N", default_value_t = NonZeroU32::MIN.saturating_add(5), help_heading = "Health and logs")]
-    pub(crate) controller_watchdog_periods: NonZeroU32,
+    pub controller_watchdog_periods: NonZeroU32,
+    /// Who may read the pages of the health port.
     #[command(flatten)]
-    pub(crate) access: AccessArgs,
+    pub access: AccessArgs,
     /// Format of the log; auto writes text on a terminal, and JSON otherwise.
     #[arg(long, value_enum, default_value = "auto", help_heading = "Health and logs")]
-    pub(crate) logging_format: LogFormat,
+    pub logging_format: LogFormat,
     /// Log one line per request to a cloud: operation, status, time, size, request ID; never a body or a secret.
     #[arg(long, help_heading = "Health and logs")]
-    pub(crate) trace_http: bool,
+    pub trace_http: bool,
     /// Verbosity: 4 and higher logs at debug level, 6 and higher at trace level.
     #[arg(short, long, default_value_t = 0, help_heading = "Health and logs")]
-    pub(crate) v: u8,
+    pub v: u8,
 }
 
 impl RunArgs {
+    /// The providers of the flags or of the file.
+    ///
+    /// # Errors
+    ///
+    /// Names the flag, or the file and the field; repeats nothing that may be a secret.
+    pub fn providers(&self) -> Result<Vec<ProviderConfig>> {
+        let given = &self.provider;
+        let list = match (&given.providers, &given.provider) {
+            (Some(file), _) => config::read_file(file)?,
+            (None, Some(source)) => {
+                let record = given.record.record(source.clone())?;
+                vec![record.check()?]
+            }
+            (None, None) => bail!("--provider or --providers is needed"),
+        };
+        for provider in &list {
+            provider.cloud_config_is_readable()?;
+        }
+        Ok(list)
+    }
+
     /// As connections take them.
-    pub(crate) const fn pings(&self) -> Pings {
+    pub const fn pings(&self) -> Pings {
         Pings { period: self.kube_api_ping_period, timeout: self.kube_api_ping_timeout }
     }
 }
 
+/// `--logging-format`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Text on a terminal, JSON otherwise.
+    Auto,
+    /// Lines for people.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
 /// The name of a cluster. Kubernetes passes `$(NAME)` as it is when the container has no such variable, and cloud objects with that in their
 /// names are found by nobody afterwards.
-pub(crate) fn cluster_name(text: &str) -> Result<String, String> {
+pub fn cluster_name(text: &str) -> Result<String, String> {
     match text.contains("$(") {
         true => Err("the container has no variable of that name: write the name of the cluster itself".to_owned()),
         false => Ok(text.to_owned()),
@@ -259,7 +302,7 @@ fn cidr(text: &str) -> Result<String, String> {
 }
 
 /// All commands with their flags, for what is made of them.
-pub(crate) fn definition() -> clap::Command {
+pub fn definition() -> clap::Command {
     Cli::command()
 }
 
@@ -268,7 +311,7 @@ pub(crate) fn definition() -> clap::Command {
 /// # Errors
 ///
 /// The command line is wrong, or asks for help. The message is printed already, and this is the exit code.
-pub(crate) fn command() -> Result<(Command, Option<String>), ExitCode> {
+pub fn command() -> Result<(Command, Option<String>), ExitCode> {
     let (cli, ignored) = parse_from(std::env::args_os()).map_err(|error| {
         let error = silenced(error);
         let good = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
@@ -336,7 +379,7 @@ mod tests {
             let told = match Cli::try_parse_from([&["wasm-ccm", "run", "--provider=a.wasm"], flags].concat()) {
                 Err(error) => silenced(error).to_string(),
                 Ok(Cli { command: Command::Run(args) }) => {
-                    format!("{:#}", crate::run::configured(&args).err().unwrap())
+                    format!("{:#}", args.providers().err().unwrap())
                 }
                 Ok(_) => panic!("{flags:?}"),
             };

@@ -19,7 +19,7 @@ const OVERLAY: &str = "configmap:kube-system/wasm-ccm-provider";
 /// Flags of `doctor`.
 // No `Debug`: what an operator writes may be a secret.
 #[derive(Args)]
-pub(crate) struct DoctorArgs {
+pub struct DoctorArgs {
     /// How to reach the API server. Without it, the service account of the pod is used.
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]
     kubeconfig: Option<PathBuf>,
@@ -55,7 +55,7 @@ pub(crate) struct DoctorArgs {
     leader: LeaderArgs,
     /// Output format.
     #[arg(long, short, value_enum, default_value = "text")]
-    pub(crate) output: Output,
+    pub output: Output,
 }
 
 impl DoctorArgs {
@@ -79,7 +79,7 @@ impl DoctorArgs {
     /// # Errors
     ///
     /// Names the flags of the election that do not go together.
-    pub(crate) fn settings(&self) -> Result<DoctorSettings> {
+    pub fn settings(&self) -> Result<DoctorSettings> {
         drop(self.leader.settings()?);
         Ok(DoctorSettings {
             access: Access { kubeconfig: self.kubeconfig.clone(), master: self.master.clone() },

@@ -19,13 +19,13 @@ pub(crate) enum ResourceLock {
 /// Flags of the election, with upstream's names and defaults.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Leader election")]
-pub(crate) struct LeaderArgs {
+pub struct LeaderArgs {
     /// Elect the replica that may write; false if there is only one replica.
     #[arg(
         long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true, default_missing_value = "true",
         num_args = 0..=1, require_equals = true
     )]
-    pub(crate) leader_elect: bool,
+    pub leader_elect: bool,
     /// Time that a standby waits after the last renewal of the leader.
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = parse_period)]
     leader_elect_lease_duration: Duration,
@@ -49,13 +49,13 @@ pub(crate) struct LeaderArgs {
 impl LeaderArgs {
     /// Where the replicas meet, also where there is no election: a new pod learns there what the one before found out. `identity`: of this
     /// process in the election, if there is one.
-    pub(crate) fn peers(&self, identity: Option<&str>) -> PeerSettings {
+    pub fn peers(&self, identity: Option<&str>) -> PeerSettings {
         let (namespace, lease) = (&self.leader_elect_resource_namespace, &self.leader_elect_resource_name);
         PeerSettings { namespace: namespace.clone(), lease: lease.clone(), identity: identity.map(ToOwned::to_owned) }
     }
 
     /// Where deletions of Nodes are noted for the next leader, also where there is no election: a restart is another leader as well.
-    pub(crate) fn journal(&self) -> JournalPlace {
+    pub fn journal(&self) -> JournalPlace {
         JournalPlace {
             namespace: self.leader_elect_resource_namespace.clone(),
             config_map: ccm_rollout::CONFIG_MAP.to_owned(),
@@ -68,7 +68,7 @@ impl LeaderArgs {
     /// # Errors
     ///
     /// Names the flags that do not go together.
-    pub(crate) fn settings(&self) -> Result<Option<Settings>> {
+    pub fn settings(&self) -> Result<Option<Settings>> {
         if !self.leader_elect {
             return Ok(None);
         }

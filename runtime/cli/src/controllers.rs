@@ -10,41 +10,41 @@ use clap::{ArgAction, Args};
 /// When Nodes are deleted, and how many.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Deletion of Nodes")]
-pub(crate) struct NodeLifecycleArgs {
+pub struct NodeLifecycleArgs {
     /// Time after which the host asks the cloud again about a Node that is not Ready; it doubles while the answer stays the same.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_period)]
-    pub(crate) node_monitor_period: Duration,
+    pub node_monitor_period: Duration,
     /// Longest such time.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_period)]
-    pub(crate) node_monitor_max_period: Duration,
+    pub node_monitor_max_period: Duration,
     /// Minimum age of a Node; younger Nodes are left alone.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse)]
-    pub(crate) node_deletion_min_age: Duration,
+    pub node_deletion_min_age: Duration,
     /// Time from the cloud's first answer that a machine does not exist to the second question.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_period)]
-    pub(crate) node_deletion_second_look: Duration,
+    pub node_deletion_second_look: Duration,
     /// Percentage of a provider's Nodes that may be deleted within --node-deletion-period, or --node-deletion-min-budget if that
     /// is more. Further deletions are held.
     #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u8).range(0..=100))]
-    pub(crate) node_deletion_percent: u8,
+    pub node_deletion_percent: u8,
     /// The same as a number; at most half of the provider's Nodes, rounded up. With 0 for both, each deletion has to be
     /// confirmed.
     #[arg(long, value_name = "N", default_value_t = 3)]
-    pub(crate) node_deletion_min_budget: usize,
+    pub node_deletion_min_budget: usize,
     /// The period of these two flags.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_period)]
-    pub(crate) node_deletion_period: Duration,
+    pub node_deletion_period: Duration,
     /// Names of Nodes that may be deleted beyond the budget, each once, comma-separated. The cloud is still asked twice.
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = node_name)]
-    pub(crate) confirm_node_deletions: Vec<String>,
+    pub confirm_node_deletions: Vec<String>,
     /// Also delete Nodes without a provider ID when the cloud does not know their names, as upstream does.
     #[arg(long)]
-    pub(crate) delete_nodes_without_provider_id: bool,
+    pub delete_nodes_without_provider_id: bool,
 }
 
 impl NodeLifecycleArgs {
     /// As the controller takes them.
-    pub(crate) fn settings(&self) -> NodeLifecycleSettings {
+    pub fn settings(&self) -> NodeLifecycleSettings {
         NodeLifecycleSettings {
             monitor_period: self.node_monitor_period,
             max_monitor_period: self.node_monitor_max_period,
@@ -74,34 +74,34 @@ fn node_name(text: &str) -> Result<String, String> {
 /// How load balancers are looked after.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Load balancers")]
-pub(crate) struct ServiceArgs {
+pub struct ServiceArgs {
     /// Services that the host works on at the same time, at most. A Service that waits for the cloud to finish does not count.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(31))]
-    pub(crate) concurrent_service_syncs: NonZeroUsize,
+    pub concurrent_service_syncs: NonZeroUsize,
     /// Time that a change of Nodes waits for further changes.
     #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = parse)]
-    pub(crate) service_node_debounce: Duration,
+    pub service_node_debounce: Duration,
     /// Interval between comparisons of all load balancers with the cloud, plus or minus a third; 0s never compares.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse)]
-    pub(crate) service_verify_period: Duration,
+    pub service_verify_period: Duration,
     /// Time that Services wait at start for a survey of all load balancers; 0s skips it. A survey that takes longer continues in the
     /// background.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse)]
-    pub(crate) service_survey_timeout: Duration,
+    pub service_survey_timeout: Duration,
     /// Services that are ensured first for another revision or configuration of a provider, before the rest; 0 ensures all at once.
     #[arg(long, value_name = "N", default_value_t = 5)]
-    pub(crate) service_revision_first: usize,
+    pub service_revision_first: usize,
     /// Delay after the first failure; it doubles with each further failure.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_period)]
-    pub(crate) service_min_backoff: Duration,
+    pub service_min_backoff: Duration,
     /// Longest delay after a failure.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_period)]
-    pub(crate) service_max_backoff: Duration,
+    pub service_max_backoff: Duration,
 }
 
 impl ServiceArgs {
     /// As the controller takes them.
-    pub(crate) fn settings(&self) -> ServiceSettings {
+    pub fn settings(&self) -> ServiceSettings {
         let mut settings = ServiceSettings {
             concurrent_syncs: self.concurrent_service_syncs,
             node_debounce: self.service_node_debounce,
@@ -119,37 +119,37 @@ impl ServiceArgs {
 /// How routes to pods are kept.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Routes")]
-pub(crate) struct RouteArgs {
+pub struct RouteArgs {
     /// Keep a route in the cloud for each pod CIDR of a Node, where the provider offers routes and --cluster-cidr is given.
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, default_missing_value = "true", require_equals = true, action = ArgAction::Set)]
-    pub(crate) configure_cloud_routes: bool,
+    pub configure_cloud_routes: bool,
     /// Interval between comparisons of all routes with the cloud without a change of Nodes, plus or minus a tenth.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_period)]
-    pub(crate) route_reconciliation_period: Duration,
+    pub route_reconciliation_period: Duration,
     /// Time without further changes of Nodes after which the host compares routes.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse)]
-    pub(crate) route_debounce: Duration,
+    pub route_debounce: Duration,
     /// Longest time that a change of a Node waits while further changes arrive.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse)]
-    pub(crate) route_max_wait: Duration,
+    pub route_max_wait: Duration,
     /// Routes in one call of the provider, at most.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(1_999))]
-    pub(crate) route_batch: NonZeroUsize,
+    pub route_batch: NonZeroUsize,
     /// Calls of the provider to find the routes that make a batch fail, at most. The others are tried again later.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(63))]
-    pub(crate) route_max_calls: NonZeroUsize,
+    pub route_max_calls: NonZeroUsize,
     /// Calls in a row without an answer, or that fail without blaming a route, after which the host considers the cloud down. What is left waits for
     /// the next comparison.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(7))]
-    pub(crate) route_max_failures: NonZeroUsize,
+    pub route_max_failures: NonZeroUsize,
     /// Events about Nodes without routes from one comparison, at most. The log says how many more there are.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(49))]
-    pub(crate) route_max_events: NonZeroUsize,
+    pub route_max_events: NonZeroUsize,
 }
 
 impl RouteArgs {
     /// As the controller takes them.
-    pub(crate) fn settings(&self) -> RouteSettings {
+    pub fn settings(&self) -> RouteSettings {
         RouteSettings {
             debounce: self.route_debounce,
             max_wait: self.route_max_wait,
@@ -166,21 +166,21 @@ impl RouteArgs {
 /// When providers are asked to look after the cluster as a whole.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Cluster as a whole")]
-pub(crate) struct ClusterArgs {
+pub struct ClusterArgs {
     /// Time without further changes of Nodes and Services after which the host calls providers.
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse)]
-    pub(crate) cluster_debounce: Duration,
+    pub cluster_debounce: Duration,
     /// Longest time that a change waits while further changes arrive.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse)]
-    pub(crate) cluster_max_wait: Duration,
+    pub cluster_max_wait: Duration,
     /// Interval between calls without a change.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_period)]
-    pub(crate) cluster_period: Duration,
+    pub cluster_period: Duration,
 }
 
 impl ClusterArgs {
     /// As the controller takes them.
-    pub(crate) fn settings(&self) -> ClusterSettings {
+    pub fn settings(&self) -> ClusterSettings {
         ClusterSettings {
             debounce: self.cluster_debounce,
             max_wait: self.cluster_max_wait,

@@ -10,7 +10,7 @@ use super::tools::Output;
 /// Flags of `plan`.
 // No `Debug`: what an operator writes may be a secret.
 #[derive(Args)]
-pub(crate) struct PlanArgs {
+pub struct PlanArgs {
     /// The kind of the object.
     #[arg(requires = "name", required_unless_present = "all", value_parser = PossibleValuesParser::new(["service", "node"]))]
     kind: Option<String>,
@@ -21,9 +21,10 @@ pub(crate) struct PlanArgs {
     all: bool,
     /// Output format.
     #[arg(long, short, value_enum, default_value = "text")]
-    pub(crate) output: Output,
+    pub output: Output,
+    /// As for `run`.
     #[command(flatten)]
-    pub(crate) run: RunArgs,
+    pub run: RunArgs,
 }
 
 impl PlanArgs {
@@ -32,7 +33,7 @@ impl PlanArgs {
     /// # Errors
     ///
     /// The name cannot be one.
-    pub(crate) fn target(&self) -> Result<Target, String> {
+    pub fn target(&self) -> Result<Target, String> {
         let (Some(kind), Some(name)) = (&self.kind, &self.name) else { return Ok(Target::All) };
         match (kind.as_str(), name.split_once('/')) {
             ("service", Some((namespace, name)))

@@ -17,7 +17,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 /// Whether and how the API server can ask about Services before it takes them.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Webhook")]
-pub(crate) struct WebhookArgs {
+pub struct WebhookArgs {
     /// Webhooks to serve: `*`, NAME or -NAME; the first entry that matches counts. The only one is lb-service. Without this flag
     /// there is none.
     #[arg(long, value_delimiter = ',', allow_hyphen_values = true)]
@@ -83,7 +83,7 @@ impl WebhookArgs {
     /// # Errors
     ///
     /// Names the flag.
-    pub(crate) fn settings(&self, health_port: u16) -> Result<Option<Settings>> {
+    pub fn settings(&self, health_port: u16) -> Result<Option<Settings>> {
         let is_on = self.is_on()?;
         let port = self.webhook_secure_port;
         // As upstream, also when nothing would be served: a flag that cannot be is a mistake.

@@ -11,16 +11,16 @@ use clap::Args;
 /// Who may read the health port.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Access to the health port")]
-pub(crate) struct AccessArgs {
+pub struct AccessArgs {
     /// Ask for a token on a loopback address, too. By default, the health port asks for a token only where other machines reach it.
     #[arg(long)]
-    pub(crate) authentication_on_loopback: bool,
+    pub authentication_on_loopback: bool,
     /// How to reach the API server that reviews tokens (TokenReview). Without it, it is the API server of the controllers.
     #[arg(long, value_name = "FILE")]
-    pub(crate) authentication_kubeconfig: Option<PathBuf>,
+    pub authentication_kubeconfig: Option<PathBuf>,
     /// How to reach the API server that reviews access (SubjectAccessReview). Without it, it is the API server of the controllers.
     #[arg(long, value_name = "FILE")]
-    pub(crate) authorization_kubeconfig: Option<PathBuf>,
+    pub authorization_kubeconfig: Option<PathBuf>,
     /// Time for which the answer about a token counts; 0 asks each time.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse)]
     authentication_token_webhook_cache_ttl: Duration,
@@ -54,7 +54,7 @@ fn path(text: &str) -> Result<String, String> {
 
 impl AccessArgs {
     /// As the wall takes it.
-    pub(crate) fn settings(&self) -> AccessSettings {
+    pub fn settings(&self) -> AccessSettings {
         // What an empty list is on a command line.
         let paths = self.authorization_always_allow_paths.iter().filter(|path| !path.is_empty());
         AccessSettings {

@@ -47,10 +47,10 @@ pub(super) const SINGLE: [&str; 24] = [
 // No `Debug`: what an operator writes may be a secret.
 #[derive(Args)]
 #[command(next_help_heading = "Provider")]
-pub(crate) struct ProviderArgs {
+pub struct ProviderArgs {
     /// Where the provider's component is: a file, a folder, or configmap:NAMESPACE/NAME[/KEY].
     #[arg(long, value_name = "SOURCE", required_unless_present = "providers")]
-    pub(crate) provider: Option<String>,
+    pub provider: Option<String>,
     /// A YAML list of providers, instead of the flags for a single one.
     #[arg(
         long,
@@ -58,71 +58,73 @@ pub(crate) struct ProviderArgs {
         conflicts_with = "provider",
         conflicts_with_all = SINGLE
     )]
-    pub(crate) providers: Option<PathBuf>,
+    pub providers: Option<PathBuf>,
+    /// The one provider, if there is no list.
     #[command(flatten)]
-    pub(crate) record: RecordArgs,
+    pub record: RecordArgs,
 }
 
 /// What a component is held to, whatever its configuration.
 // No `Debug`: what an operator writes may be a secret.
 #[derive(Args)]
 #[command(next_help_heading = "Provider")]
-pub(crate) struct ComponentArgs {
+pub struct ComponentArgs {
     /// The name that the component must have.
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) cloud_provider: Option<String>,
+    pub cloud_provider: Option<String>,
     /// The defaults of the limits; standard by default. large-runtime is for a component that contains a large runtime of its language.
     #[arg(long, value_name = "PRESET", value_parser = limit_preset())]
-    pub(crate) limits: Option<LimitPreset>,
+    pub limits: Option<LimitPreset>,
     /// A limit, such as memory-bytes=64MiB (docs/reference/limits.md lists them all); may be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
-    pub(crate) limit: Vec<(String, String)>,
+    pub limit: Vec<(String, String)>,
     /// What a component that imports WASI gets; deny-all by default.
     #[arg(long, value_name = "WASI", value_parser = wasi())]
-    pub(crate) wasi: Option<Wasi>,
+    pub wasi: Option<Wasi>,
     /// A public key (Ed25519 or ECDSA P-256, PEM). The host accepts only components that one of the keys signed, and those of --provider-digest.
     /// May be given several times.
     #[arg(long, value_name = "FILE")]
-    pub(crate) provider_key: Vec<PathBuf>,
+    pub provider_key: Vec<PathBuf>,
     /// The digest (sha256:...) of an unpacked component that the host accepts; may be given several times.
     #[arg(long, value_name = "DIGEST")]
-    pub(crate) provider_digest: Vec<String>,
+    pub provider_digest: Vec<String>,
 }
 
 /// How a provider is configured, and what it is granted.
 // No `Debug`: what an operator writes may be a secret.
 #[derive(Args)]
 #[command(next_help_heading = "Provider")]
-pub(crate) struct ConfigArgs {
+pub struct ConfigArgs {
     /// The provider's configuration file.
     #[arg(long, value_name = "FILE")]
-    pub(crate) cloud_config: Option<PathBuf>,
+    pub cloud_config: Option<PathBuf>,
     /// A setting that the provider declares; may be given several times.
     #[arg(long, value_name = "NAME=VALUE")]
-    pub(crate) setting: Vec<String>,
+    pub setting: Vec<String>,
+    /// What the provider may do.
     #[command(flatten)]
-    pub(crate) grants: GrantArgs,
+    pub grants: GrantArgs,
 }
 
 /// All of one provider but its source.
 // No `Debug`: what an operator writes may be a secret.
 #[derive(Args)]
 #[command(next_help_heading = "Provider")]
-pub(crate) struct RecordArgs {
+pub struct RecordArgs {
     #[command(flatten)]
-    pub(crate) component: ComponentArgs,
+    pub component: ComponentArgs,
     #[command(flatten)]
-    pub(crate) config: ConfigArgs,
+    pub config: ConfigArgs,
     /// A load balancer class that the provider serves in addition to Services without a class; may be given several times.
     #[arg(long, value_name = "CLASS", value_parser = load_balancer_class, help_heading = "Provider")]
-    pub(crate) load_balancer_class: Vec<String>,
+    pub load_balancer_class: Vec<String>,
     /// Accept a new component with another name or other provider IDs than the one that serves, without an interface that
     /// objects depend on, or that finds less than the old one; and a first component that finds no existing object.
     #[arg(long, help_heading = "Provider")]
-    pub(crate) allow_provider_change: bool,
+    pub allow_provider_change: bool,
     /// Accept a signed component whose counter is lower than that of a component that was proven before, or whose signature has none.
     #[arg(long, help_heading = "Provider")]
-    pub(crate) allow_downgrade: bool,
+    pub allow_downgrade: bool,
 }
 
 impl ComponentArgs {
@@ -131,7 +133,7 @@ impl ComponentArgs {
     /// # Errors
     ///
     /// A limit cannot be.
-    pub(crate) fn record(&self, source: String) -> Result<ProviderRecord> {
+    pub fn record(&self, source: String) -> Result<ProviderRecord> {
         Ok(ProviderRecord {
             source,
             name: self.cloud_provider.clone(),
@@ -150,7 +152,7 @@ impl ConfigArgs {
     /// # Errors
     ///
     /// A flag that takes each name once has one twice.
-    pub(crate) fn configure(&self, record: ProviderRecord) -> Result<ProviderRecord> {
+    pub fn configure(&self, record: ProviderRecord) -> Result<ProviderRecord> {
         Ok(ProviderRecord {
             cloud_config: self.cloud_config.clone(),
             settings: once_each("--setting", &self.setting)?,
@@ -168,7 +170,7 @@ impl RecordArgs {
     /// # Errors
     ///
     /// A flag that takes each name once has one twice, or a limit cannot be.
-    pub(crate) fn record(&self, source: String) -> Result<ProviderRecord> {
+    pub fn record(&self, source: String) -> Result<ProviderRecord> {
         Ok(ProviderRecord {
             allow_provider_change: self.allow_provider_change,
             allow_downgrade: self.allow_downgrade,
@@ -192,53 +194,53 @@ pub(super) fn limit_preset() -> impl clap::builder::TypedValueParser<Value = Lim
 // No `Debug`: a URL may have a password in it. What is NAME=VALUE is split by us, as clap would repeat what has no `=`.
 #[derive(Clone, Default, Args)]
 #[command(next_help_heading = "Grants")]
-pub(crate) struct GrantArgs {
+pub struct GrantArgs {
     /// Base URL of an endpoint of the provider (`wasm-ccm inspect` shows them); may be given several times.
     #[arg(long, value_name = "NAME=URL")]
-    pub(crate) endpoint: Vec<String>,
+    pub endpoint: Vec<String>,
     /// Hosts of the provider's default URLs and of the cloud's service catalogue, such as api.example.org or *.example.org;
     /// comma-separated. A host in --endpoint needs no such grant.
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
-    pub(crate) allow_host: Vec<String>,
+    pub allow_host: Vec<String>,
     /// Allow endpoints without TLS (http://).
     #[arg(long)]
-    pub(crate) allow_http: bool,
+    pub allow_http: bool,
     /// Allow endpoints on this machine (127.0.0.0/8, ::1).
     #[arg(long)]
-    pub(crate) allow_loopback: bool,
+    pub allow_loopback: bool,
     /// Allow the cloud-config to switch off the verification of certificates. Everyone on the path can then read the credentials.
     #[arg(long)]
-    pub(crate) allow_skip_verification: bool,
+    pub allow_skip_verification: bool,
     /// Proxy of an endpoint, or with the name * of all others; may be given several times. Behind a proxy, the host checks names
     /// only, not addresses.
     #[arg(long, value_name = "NAME=URL")]
-    pub(crate) proxy: Vec<String>,
+    pub proxy: Vec<String>,
     /// Environment variables that the provider may use, such as DO_*, comma-separated; also HTTPS_PROXY and NO_PROXY.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    pub(crate) allow_env: Vec<String>,
+    pub allow_env: Vec<String>,
     /// A file that the provider may read besides its cloud-config; may be given several times.
     #[arg(long, value_name = "FILE")]
-    pub(crate) allow_file: Vec<PathBuf>,
+    pub allow_file: Vec<PathBuf>,
     /// Source of a credential of the provider: file:PATH, env:VARIABLE or secret:NAMESPACE/NAME/KEY; may be given several times.
     #[arg(long, value_name = "NAME=SOURCE")]
-    pub(crate) credential: Vec<String>,
+    pub credential: Vec<String>,
     /// Use of a credential beyond one header of one endpoint that is for credentials, such as password=identity:body:/v3/auth/tokens; may be
     /// given several times. `wasm-ccm inspect FILE` prints this flag for each use that the component declares. The uses that you name replace
     /// the one that needs no grant.
     #[arg(long, value_name = "NAME=ENDPOINT:PLACE")]
-    pub(crate) credential_use: Vec<String>,
+    pub credential_use: Vec<String>,
     /// Annotations that the provider may declare besides those of its own domain, such as example.com/size or example.com/*,
     /// comma-separated. Its own domain has the provider's name in it. With --cloud-provider, names such as
     /// service.beta.kubernetes.io/NAME-size, with that name, need no grant either.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    pub(crate) allow_annotation: Vec<String>,
+    pub allow_annotation: Vec<String>,
     /// Whose addresses the load balancers of the provider may have, if it declares that they share them: nodes, services, or both, comma-separated.
     #[arg(long, value_name = "WHOSE", value_delimiter = ',')]
-    pub(crate) allow_shared_address: Vec<String>,
+    pub allow_shared_address: Vec<String>,
     /// Accept a component that uses credentials in more places than the first component, or more annotations that are not its own, and a
     /// changed cloud-config that names another host for an endpoint or protects it less.
     #[arg(long)]
-    pub(crate) allow_grant_change: bool,
+    pub allow_grant_change: bool,
 }
 
 impl GrantArgs {
@@ -247,7 +249,7 @@ impl GrantArgs {
     /// # Errors
     ///
     /// A name stands there twice.
-    pub(crate) fn settings(&self) -> Result<GrantSettings> {
+    pub fn settings(&self) -> Result<GrantSettings> {
         Ok(GrantSettings {
             endpoints: once_each("--endpoint", &self.endpoint)?,
             allow_hosts: self.allow_host.clone(),
@@ -310,32 +312,32 @@ fn assignment(text: &str) -> Option<(&str, &str)> {
 /// When a source counts as changed, and how a new component proves itself.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Exchange of providers")]
-pub(crate) struct SwapArgs {
+pub struct SwapArgs {
     /// Interval between checks of a file or folder; ConfigMaps (configmap:) are watched.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_period)]
-    pub(crate) provider_poll: Duration,
+    pub provider_poll: Duration,
     /// Time for which a source must not change before its content counts: it may be half written.
     #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = parse)]
-    pub(crate) provider_settle: Duration,
+    pub provider_settle: Duration,
     /// Minimum time of a new component's probation, without a fault. Until then the host deletes a Node only if the last good
     /// component agrees, and goes back to that component if the new one fails.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse)]
-    pub(crate) provider_probation: Duration,
+    pub provider_probation: Duration,
     /// Good answers that a new component must give before its probation ends. Failures and calls of the admission webhook do not
     /// count.
     #[arg(long, value_name = "N", default_value_t = ProbationSettings::default().calls)]
-    pub(crate) provider_probation_calls: u32,
+    pub provider_probation_calls: u32,
     /// Calls without an answer, or calls that fail where the last good component has an answer, after which the host goes back to it.
     #[arg(long, value_name = "N", default_value_t = ProbationSettings::default().faults, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) provider_probation_faults: u32,
+    pub provider_probation_faults: u32,
     /// Folder for the last good component of each provider. With it, the host can start while the source is missing or broken.
     #[arg(long, value_name = "FOLDER")]
-    pub(crate) state_dir: Option<PathBuf>,
+    pub state_dir: Option<PathBuf>,
 }
 
 impl SwapArgs {
     /// As the keepers take them. `peers`: where replicas meet.
-    pub(crate) fn settings(&self, peers: PeerSettings) -> KeeperSettings {
+    pub fn settings(&self, peers: PeerSettings) -> KeeperSettings {
         KeeperSettings {
             poll: self.provider_poll,
             settle: self.provider_settle,

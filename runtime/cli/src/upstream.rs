@@ -14,9 +14,9 @@ mod tests;
 /// Arguments for the parser, and flags that it is not told of.
 #[derive(Debug, Default)]
 pub(crate) struct Arguments {
-    pub(crate) known: Vec<OsString>,
+    pub known: Vec<OsString>,
     /// Each with why it does nothing, in the order in which they were given.
-    pub(crate) ignored: Vec<&'static Inert>,
+    pub ignored: Vec<&'static Inert>,
 }
 
 /// Sorts the arguments of `command`, which come after its name.
@@ -139,7 +139,7 @@ fn boolean(text: &str) -> Option<bool> {
 /// A flag without effect.
 #[derive(Debug)]
 pub(crate) struct Inert {
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     kind: Kind,
     /// A value that asks for what happens anyway: nothing is said about it.
     already: Option<bool>,
