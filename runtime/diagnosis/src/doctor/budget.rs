@@ -50,7 +50,9 @@ impl Judge<'_> {
         if let Some(address) = address {
             let place = format!("the host at {address}");
             let asked = async { page(&client_of(address)?, METRICS, Some((client, namespace))).await };
-            let text = asked.await.map_err(|why| (format!("{place}: {why}"), "correct --address".to_owned()))?;
+            let text = asked.await.map_err(|why| {
+                (format!("{place}: {why}"), "do what the message says, or correct --address".to_owned())
+            })?;
             return Ok((place, String::from_utf8_lossy(&text).into_owned()));
         }
         let pods = self.pods.map_err(|why| {

@@ -22,9 +22,9 @@ pub(super) fn judge(
     let check = Check::Hosts;
     let pods: Vec<&Pod> = match pods {
         Ok(pods) => pods.iter().filter(|pod| is_host(pod)).collect(),
-        Err(why) => {
-            let fix = format!("give a kubeconfig that may list pods in {namespace}");
-            return vec![check.unjudged(format!("the pods of the host cannot be read: {why}"), fix)];
+        // Which says why.
+        Err(_why) => {
+            return vec![check.unjudged("the pods of the host cannot be read", "do what the line managers says")];
         }
     };
     if pods.is_empty() {

@@ -8,7 +8,7 @@ use kube::Client;
 use super::finding::{Check, Finding};
 use super::server::{CLOCKS_APART, Clock};
 use crate::ask::lease::{self, Hold, Standing, Standings};
-use crate::ask::pods::{MANAGER, Whose, whose};
+use crate::ask::pods::{LABEL, MANAGER, Whose, whose};
 
 /// The Lease of kube-controller-manager while its cloud controllers move to another manager.
 const MIGRATION: &str = "cloud-provider-extraction-migration";
@@ -80,9 +80,9 @@ impl Judge<'_> {
         let place = format!("{}/{}", self.peers.namespace, self.peers.lease);
         let hold = match standing {
             _ if !self.is_elected => return (vec![check.good("there is no leader election")], Led::Unknown),
-            None => return (vec![nobody(format!("there is no Lease {place}: no host has ever led"))], Led::No),
+            None => return (vec![self.nobody(format!("there is no Lease {place}: no host has ever led"))], Led::No),
             Some(Standing::Free) => {
-                return (vec![nobody(format!("nobody holds Lease {place}: no host works"))], Led::No);
+                return (vec![self.nobody(format!("nobody holds Lease {place}: no host works"))], Led::No);
             }
             Some(Standing::Expired(hold)) => {
                 let Hold { holder, promised, .. } = hold;
@@ -90,7 +90,7 @@ impl Judge<'_> {
                 let found = format!(
                     "nobody leads: {holder} is in Lease {place}, and did not renew it in {promised:?} of looking ({told})"
                 );
-                return (vec![nobody(found)], Led::No);
+                return (vec![self.nobody(found)], Led::No);
             }
             Some(Standing::Held(hold) | Standing::Unmoved(hold)) => hold,
         };
@@ -123,6 +123,15 @@ impl Judge<'_> {
             return (vec![check.unjudged(found, fix)], Led::Unknown);
         }
         (vec![check.good(told)], Led::Yes)
+    }
+
+    fn nobody(&self, found: String) -> Finding {
+        let (label, value) = LABEL;
+        let fix = format!(
+            "`kubectl -n {} get pods -l {label}={value}`, then the log and /readyz of a pod; for a Lease of another name, --leader-elect-resource-name",
+            self.peers.namespace
+        );
+        Check::Leases.wrong(found, fix)
     }
 
     /// Who the holder is, if that is another manager.
@@ -167,11 +176,6 @@ fn apart(hold: &Hold, now: Timestamp) -> Option<Finding> {
         let fix = "let NTP set the clock of its machine, for example with chrony: tokens and certificates are refused there, and signed requests to clouds";
         Check::Clock.wrong(found, fix)
     })
-}
-
-fn nobody(found: String) -> Finding {
-    let fix = "`kubectl -n kube-system get pods -l app.kubernetes.io/name=wasm-ccm`, then the log and /readyz of a pod; for a Lease of another name, --leader-elect-resource-name";
-    Check::Leases.wrong(found, fix)
 }
 
 #[cfg(test)]

@@ -264,7 +264,7 @@ async fn judge(client: &Client, of: &RightsOf, rights: Vec<Right>) -> Result<Fin
         _ => {
             let grant = command(&who, &missing);
             let fix = format!(
-                "`{grant}`; or apply your overlay or Helm release again, if the names are those of the manifests"
+                "`{grant}`; or apply your overlay or Helm release again, if the names are those of the manifests; if the host has another account, --rights-of"
             );
             let troubles: Vec<String> = troubles.into_iter().collect();
             let troubles = if troubles.is_empty() {
