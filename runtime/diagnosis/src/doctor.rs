@@ -244,9 +244,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_cannot_ask_says_unknown_and_never_ok() {
         const REFUSED: &str = r#"{ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "no", "reason": "Forbidden", "code": 403 }"#;
-        for answer in
-            [None, Some((403, REFUSED)), Some((500, "{}")), Some((503, "")), Some((200, "<html>")), Some((200, "{}"))]
-        {
+        for answer in [None, Some((403, REFUSED)), Some((500, "{}")), Some((503, "")), Some((200, "<html>"))] {
             let findings = answered_with(answer).await;
             for check in [OF_CLUSTER.as_slice(), &[Check::Providers]].concat() {
                 let of: Vec<&Finding> = findings.iter().filter(|finding| finding.check == check).collect();

@@ -274,7 +274,9 @@ mod tests {
         }
         let peers = PeerSettings { namespace: "kube-system".into(), lease: "mine".into(), identity: None };
         let judge = Judge { peers: &peers, is_elected: true, beside: &[], pods: Ok(&[]) };
-        for (name, is_one) in [("mine", true), ("kube-controller-manager", false), ("kube-scheduler", false)] {
+        for (name, is_one) in
+            [("mine", true), (MIGRATION, true), ("kube-controller-manager", false), ("kube-scheduler", false)]
+        {
             assert_eq!(judge.is_of_a_manager(name), is_one, "{name}");
         }
         // Without an election, a Lease of the usual name is another manager's.

@@ -250,6 +250,10 @@ mod tests {
         let through = [way("api", Some("http://p:3128"), None)];
         let all = of(config(&["https_proxy"], &[]), &through, &["HTTPS_PROXY", "https_proxy"]);
         assert!(all.len() == 1 && all[0].contains("(https_proxy)"), "{all:?}");
+        // Nothing is withheld from an endpoint that NO_PROXY lists.
+        let ways = [way("api", None, None), way("identity", Some("http://p:3128"), None)];
+        let all = of(config(&["HTTPS_PROXY", "NO_PROXY"], &[]), &ways, &["HTTPS_PROXY", "NO_PROXY"]);
+        assert!(all.len() == 1 && all[0].starts_with("Good identity"), "{all:?}");
         // A proxy of one endpoint is none of the others.
         let ways = [way("api", None, None), way("identity", Some("http://q:1"), None)];
         let all = of(config(&[], &[("identity", "http://q:1")]), &ways, &["HTTPS_PROXY"]);

@@ -146,6 +146,13 @@ mod tests {
     }
 
     #[test]
+    fn a_node_that_goes_needs_no_provider_id() {
+        let mut going = node("a", None, false, OLD);
+        Arc::get_mut(&mut going).unwrap().is_deleting = true;
+        assert!(told(&[going])[0].starts_with("Good"));
+    }
+
+    #[test]
     fn without_its_providers_no_scheme_is_strange() {
         let findings = judge(&[node("a", Some("x://1"), false, OLD)], None, SignedDuration::ZERO, Timestamp::now());
         assert_eq!(findings[0].judgement, super::super::finding::Judgement::Good);

@@ -244,6 +244,23 @@ mod tests {
         assert_eq!(findings[0].judgement, Judgement::Unjudged);
     }
 
+    #[test]
+    fn providers_without_endpoints_ask_no_cloud_and_of_those_unloaded_nobody_knows() {
+        let endpoint = ccm_cloud::Endpoint {
+            name: "api".to_owned(),
+            purpose: String::new(),
+            base_url: ccm_cloud::Source { keys: vec![], environment_variables: vec![] },
+            default_base_url: None,
+            tls: None,
+        };
+        let with = |endpoints: Vec<_>| Descriptor { endpoints, ..Descriptor::default() };
+        for (descriptors, asks) in
+            [(None, true), (Some(vec![with(vec![])]), false), (Some(vec![with(vec![]), with(vec![endpoint])]), true)]
+        {
+            assert_eq!(Providers { descriptors, classes: vec![] }.asks_a_cloud(), asks);
+        }
+    }
+
     #[tokio::test]
     async fn flags_that_run_would_refuse_are_wrong() {
         let judge = Judge { client: None, cluster_name: "c".to_owned(), online: false, is_named: true };

@@ -383,6 +383,27 @@ mod tests {
         assert!(!told(&rights).contains("configmaps b"), "{rights:?}");
     }
 
+    /// No answer was once a denial.
+    #[tokio::test]
+    async fn an_answer_without_a_ruling_is_none() {
+        for (status, wanted) in [
+            ("null", Err("its answer says nothing".to_owned())),
+            (r#"{ "allowed": true, "evaluationError": "x" }"#, Ok(Ruling::Allowed)),
+            (r#"{ "allowed": false }"#, Ok(Ruling::Denied(None))),
+            (r#"{ "allowed": false, "evaluationError": "x" }"#, Ok(Ruling::Denied(Some("x".to_owned())))),
+        ] {
+            let body = format!(
+                r#"{{ "kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {{}}, "spec": {{}}, "status": {status} }}"#
+            );
+            let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+                let body = kube::client::Body::from(body.clone().into_bytes());
+                std::future::ready(Ok::<_, std::convert::Infallible>(http::Response::new(body)))
+            });
+            let right = &needed(&peers(HOME, LEASE), &[], false).unwrap()[0];
+            assert_eq!(is_allowed(&Client::new(service, "default"), None, right).await, wanted, "{status}");
+        }
+    }
+
     #[test]
     fn a_secret_of_a_credential_is_asked_about_and_verbs_are_told_together() {
         let place = |name: &str| (name.to_owned(), "secret:cloud/keys/KEY".replace("KEY", name));

@@ -115,7 +115,7 @@ async fn what_stands_in_the_way_to_the_cloud_is_told_once_and_by_its_name() {
     // Without a request, what the variables of here mean is known as well.
     let offline: Vec<&str> = own.into_iter().filter(|flag| *flag != "--online").collect();
     let of = |environment: &[(&str, &str)], flags: &[&str], judgement: &str| {
-        let flags = [&offline, &["--endpoint=api=https://api.example"], flags].concat();
+        let flags = [&offline[..], &["--endpoint=api=https://api.example"], flags].concat();
         asked_in(environment, &flags).one("proxy", judgement).1
     };
     assert!(of(&[], &[], "good").contains("without a proxy, and none is set here"));
