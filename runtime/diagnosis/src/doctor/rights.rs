@@ -319,7 +319,8 @@ async fn is_allowed(client: &Client, account: Option<(&String, &String)>, right:
         }
     };
     let status = status.ok_or_else(|| "its answer says nothing".to_owned())?;
-    let trouble = status.evaluation_error.filter(|error| !error.is_empty());
+    // Bindings that lead nowhere stand in the reason.
+    let trouble = [status.evaluation_error, status.reason].into_iter().flatten().find(|text| !text.is_empty());
     Ok(if status.allowed { Ruling::Allowed } else { Ruling::Denied(trouble) })
 }
 
@@ -391,6 +392,7 @@ mod tests {
             (r#"{ "allowed": true, "evaluationError": "x" }"#, Ok(Ruling::Allowed)),
             (r#"{ "allowed": false }"#, Ok(Ruling::Denied(None))),
             (r#"{ "allowed": false, "evaluationError": "x" }"#, Ok(Ruling::Denied(Some("x".to_owned())))),
+            (r#"{ "allowed": false, "reason": "y", "evaluationError": "" }"#, Ok(Ruling::Denied(Some("y".to_owned())))),
         ] {
             let body = format!(
                 r#"{{ "kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {{}}, "spec": {{}}, "status": {status} }}"#

@@ -132,6 +132,14 @@ async fn what_stands_in_the_way_to_the_cloud_is_told_once_and_by_its_name() {
     assert!(ignored.starts_with("ALL_PROXY is set here, and wasm-ccm never reads it"), "{ignored}");
 }
 
+/// Where the OpenStack provider uses its credentials, as `wasm-ccm inspect` prints it.
+pub(super) const USES: [&str; 4] = [
+    "--credential-use=application-credential-id=identity:body:/v3/auth/tokens",
+    "--credential-use=application-credential-id=identity:body:/auth/tokens",
+    "--credential-use=application-credential-secret=identity:body:/v3/auth/tokens",
+    "--credential-use=application-credential-secret=identity:body:/auth/tokens",
+];
+
 /// A certificate of an authority that is good, and of another cloud.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_ca_that_is_valid_and_another_one_is_told_with_its_file() {
@@ -141,11 +149,11 @@ async fn a_ca_that_is_valid_and_another_one_is_told_with_its_file() {
     let other = parameters.self_signed(&KeyPair::generate().unwrap()).unwrap();
     let ca = stage.file("other-ca.pem", other.pem());
     let text = format!("[Global]\nauth-url={}/v3\nca-file={}\n", stage.cluster.url(), ca.display());
-    let text = text + "application-credential-id=a\napplication-credential-secret=not-a-real-secret\n";
+    let text = text + "application-credential-id=21dd2a6e44c0\napplication-credential-secret=not-a-real-secret\n";
     let config = stage.file("cloud.conf", text);
     let provider = format!("--provider={}", component("providers/openstack.wasm").unwrap().display());
     let (config, file) = (format!("--cloud-config={}", config.display()), format!("--allow-file={}", ca.display()));
-    let flags = [
+    let own = [
         provider.as_str(),
         &config,
         &file,
@@ -154,6 +162,7 @@ async fn a_ca_that_is_valid_and_another_one_is_told_with_its_file() {
         "--online",
         "--limit=call-time=3s",
     ];
+    let flags = [&own[..], &USES].concat();
     let answer = doctor(&stage.cluster.kubeconfig(), &flags);
     let [object, found, fix] = only_wrong(&answer, "tls");
     assert!(object.starts_with("identity (https://127.0.0.1:"), "{object}");

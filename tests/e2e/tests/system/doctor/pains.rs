@@ -10,6 +10,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::leases::Renewing;
+use super::network::USES;
 use super::{create, doctor, hosts};
 use crate::digitalocean::Cloud;
 use crate::look::patch;
@@ -212,7 +213,7 @@ async fn the_most_common_mistakes_are_one_line_each() {
     let (mut findings, mut text) = (answer.findings, answer.text);
 
     let config = format!(
-        "[Global]\nauth-url={}/v3\napplication-credential-id=a\napplication-credential-secret=not-a-real-secret\n",
+        "[Global]\nauth-url={}/v3\napplication-credential-id=21dd2a6e44c0\napplication-credential-secret=not-a-real-secret\n",
         stage.cluster.url()
     );
     let config = format!("--cloud-config={}", stage.file("cloud.conf", config).display());
@@ -220,14 +221,18 @@ async fn the_most_common_mistakes_are_one_line_each() {
     let answer = doctor(
         &stage.cluster.kubeconfig(),
         &[
-            &provider,
-            &config,
-            "--cloud-provider=openstack",
-            "--allow-loopback",
-            "--online",
-            "--limit=call-time=3s",
-            "--leader-elect=false",
-        ],
+            &[
+                &provider,
+                &config,
+                "--cloud-provider=openstack",
+                "--allow-loopback",
+                "--online",
+                "--limit=call-time=3s",
+                "--leader-elect=false",
+            ][..],
+            &USES,
+        ]
+        .concat(),
     );
     findings.extend(answer.of("tls").into_iter().cloned());
     text += &answer.text;
