@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
-use ccm_diagnosis::{Access, DoctorSettings, RightsOf};
+use ccm_diagnosis::{Access, DoctorSettings, RightsOf, address};
 use ccm_rollout::config::duration::parse;
 use ccm_rollout::config::{self, ProviderConfig};
 use clap::Args;
@@ -51,6 +51,11 @@ pub struct DoctorArgs {
     /// Also ask the cloud whether it accepts the credentials.
     #[arg(long, help_heading = "Provider")]
     online: bool,
+    /// Address of the health port of the leader, such as https://127.0.0.1:10258, where doctor reads how many requests the cloud leaves. Without
+    /// it, the leader is found by its Lease and asked through the API server. As for `explain`, its certificate is not verified, and no
+    /// credential of yours is sent there.
+    #[arg(long, value_name = "URL", help_heading = "Cluster")]
+    address: Option<String>,
     #[command(flatten)]
     leader: LeaderArgs,
     /// Output format.
@@ -92,6 +97,7 @@ impl DoctorArgs {
             online: self.online,
             peers: self.leader.peers(None),
             is_elected: self.leader.leader_elect,
+            address: self.address.as_deref().map(address).transpose()?,
         })
     }
 

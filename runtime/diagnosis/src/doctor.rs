@@ -6,18 +6,24 @@
 //! | [`server`] | the API server, its version, and its clock |
 //! | [`rights`], [`grant`] | the rights of the host: every rule of `manifests/base/rbac.yaml`, and the command that gives them |
 //! | [`leases`], [`managers`] | who leads, and other managers beside the host |
+//! | [`hosts`] | the pods of the host: whether they run, and could on a new cluster |
 //! | [`nodes`] | taints and provider IDs |
 //! | [`provider`] | component, configuration and credentials, as `run` would |
+//! | [`network`] | the ways to the cloud: names, proxies, certificates, and whether somebody answers |
+//! | [`budget`] | how many requests the cloud leaves to the leader |
 //! | [`services`] | Services that wait, or hang in their deletion |
 //! | [`webhook`], [`certificate`] | the certificates of the admission webhook |
 //!
 //! What they find is a [`finding`]. Decisions are made from values alone, so that each has a test.
 
+mod budget;
 mod certificate;
 mod finding;
 mod grant;
+mod hosts;
 mod leases;
 mod managers;
+mod network;
 mod nodes;
 mod provider;
 mod rights;
@@ -30,6 +36,7 @@ use std::time::Duration;
 use anyhow::Result;
 use ccm_rollout::PeerSettings;
 use ccm_rollout::config::ProviderConfig;
+use http::Uri;
 use k8s_openapi::jiff::SignedDuration;
 use kube::Client;
 
@@ -43,8 +50,16 @@ pub use finding::Report;
 pub use rights::RightsOf;
 
 /// What needs an API server.
-const OF_CLUSTER: [Check; 6] =
-    [Check::Rights, Check::Leases, Check::Managers, Check::Nodes, Check::Services, Check::Webhook];
+const OF_CLUSTER: [Check; 8] = [
+    Check::Rights,
+    Check::Leases,
+    Check::Hosts,
+    Check::Managers,
+    Check::Nodes,
+    Check::Budget,
+    Check::Services,
+    Check::Webhook,
+];
 
 /// How long the lists of Nodes and Services may take.
 const LISTS: Duration = Duration::from_secs(60);
@@ -71,6 +86,8 @@ pub struct DoctorSettings {
     pub peers: PeerSettings,
     /// Whether there is a leader election.
     pub is_elected: bool,
+    /// The health port of the leader; without it, the leader is found by its Lease.
+    pub address: Option<Uri>,
 }
 
 /// Judges all.
@@ -80,37 +97,57 @@ pub async fn doctor(settings: DoctorSettings) -> Report {
 
 async fn examine(settings: DoctorSettings) -> Vec<Finding> {
     let (mut findings, cluster) = reach(&settings.access).await;
-    let configs = settings.providers.as_ref().map(Clone::clone).unwrap_or_default();
-    let judge = Judge {
-        client: cluster.as_ref().map(|(client, _)| client),
-        cluster_name: &settings.cluster_name,
-        online: settings.online,
-        is_named: settings.is_source_named,
-    };
-    let judging = judge.all(settings.providers);
-    let Some((client, clock)) = &cluster else {
-        findings.extend(Box::pin(judging).await.0);
-        let unjudged = |check: Check| check.unjudged("not judged without an API server", "first reach the API server");
-        findings.extend(OF_CLUSTER.map(unjudged));
+    if let Some((client, clock)) = cluster {
+        findings.extend(Box::pin(of_cluster(&client, clock, settings)).await);
         return findings;
-    };
+    }
+    let judge = judge_of_providers(&settings, None);
+    findings.extend(Box::pin(judge.all(settings.providers)).await.0);
+    let unjudged = |check: Check| check.unjudged("not judged without an API server", "first reach the API server");
+    findings.extend(OF_CLUSTER.map(unjudged));
+    findings
+}
+
+fn judge_of_providers<'a>(settings: &DoctorSettings, client: Option<&'a Client>) -> Judge<'a> {
+    let (cluster_name, online, is_named) = (settings.cluster_name.clone(), settings.online, settings.is_source_named);
+    Judge { client, cluster_name, online, is_named }
+}
+
+/// All but the API server itself.
+async fn of_cluster(client: &Client, clock: Clock, settings: DoctorSettings) -> Vec<Finding> {
+    let configs = settings.providers.as_ref().map(Clone::clone).unwrap_or_default();
+    let judge = judge_of_providers(&settings, Some(client));
+    let judging = judge.all(settings.providers);
+    let mut findings = vec![];
     let PeerSettings { namespace, .. } = &settings.peers;
     let pods = pods::living(client, namespace).await;
     let leases = leases::Judge {
         peers: &settings.peers,
         is_elected: settings.is_elected,
         beside: &settings.beside,
-        pods: pods.as_deref().unwrap_or_default(),
+        pods: pods.as_deref(),
     };
     // To look at a Lease takes some seconds, as does the compiler.
-    let ((of_leases, led), (of_providers, providers)) = tokio::join!(leases.read(client, *clock), Box::pin(judging));
+    let ((of_leases, led), (of_providers, providers)) = tokio::join!(leases.read(client, clock), Box::pin(judging));
     findings
         .extend(rights::review(client, &settings.rights_of, &settings.peers, &configs, settings.is_source_named).await);
     findings.extend(of_leases);
+    let patience = patience(settings.waiting_after);
+    findings.extend(hosts::judge(pods.as_deref(), namespace, patience, clock.now()));
     findings.extend(managers::judge(pods.as_deref(), &settings.peers, &settings.beside));
-    let (of_nodes, of_services) = listed(client, *clock, &providers, led, settings.waiting_after).await;
+    let (of_nodes, of_services) = listed(client, clock, &providers, led, patience).await;
     findings.extend(of_nodes);
     findings.extend(of_providers);
+    if providers.asks_a_cloud() {
+        let budget = budget::Judge {
+            client,
+            peers: &settings.peers,
+            pods: pods.as_deref(),
+            led,
+            address: settings.address.as_ref(),
+        };
+        findings.extend(budget.read().await);
+    }
     findings.extend(of_services);
     findings.extend(webhook::judge(client, clock.now()).await);
     findings
@@ -136,14 +173,14 @@ async fn listed(
     clock: Clock,
     providers: &Providers,
     led: Led,
-    patience: Duration,
+    patience: SignedDuration,
 ) -> (Vec<Finding>, Vec<Finding>) {
     let lists = async { tokio::join!(objects::nodes(client), objects::services(client)) };
     let Ok((nodes, services)) = tokio::time::timeout(LISTS, lists).await else {
         let why = || format!("no complete answer within {LISTS:?}");
         return (vec![unread(Check::Nodes, "Nodes", &why())], vec![unread(Check::Services, "Services", &why())]);
     };
-    let (now, patience) = (clock.now(), SignedDuration::try_from(patience).unwrap_or(SignedDuration::MAX));
+    let now = clock.now();
     let of_nodes = match &nodes {
         Ok(nodes) => nodes::judge(nodes, providers.descriptors.as_deref(), patience, now),
         Err(why) => vec![unread(Check::Nodes, "Nodes", why)],
@@ -158,6 +195,70 @@ async fn listed(
     (of_nodes, of_services)
 }
 
+/// As times of objects are compared.
+fn patience(waiting_after: Duration) -> SignedDuration {
+    SignedDuration::try_from(waiting_after).unwrap_or(SignedDuration::MAX)
+}
+
 fn unread(check: Check, kind: &str, why: &str) -> Finding {
     check.unjudged(format!("{kind} cannot be read: {why}"), format!("give a kubeconfig that may list {kind}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_rollout::config::ProviderRecord;
+    use finding::Judgement;
+    use http::{Request, Response};
+    use kube::client::Body;
+
+    use super::*;
+
+    fn settings() -> DoctorSettings {
+        let record = ProviderRecord { source: "/nowhere/a.wasm".to_owned(), ..ProviderRecord::default() };
+        DoctorSettings {
+            access: Access::default(),
+            cluster_name: "c".to_owned(),
+            rights_of: RightsOf::Myself,
+            beside: vec![],
+            waiting_after: Duration::ZERO,
+            providers: Ok(vec![record.check().unwrap()]),
+            is_source_named: false,
+            online: false,
+            peers: PeerSettings { namespace: "kube-system".into(), lease: "mine".into(), identity: None },
+            is_elected: true,
+            address: None,
+        }
+    }
+
+    /// What an API server comes to that answers all with this, or with nothing.
+    async fn answered_with(answer: Option<(u16, &'static str)>) -> Vec<Finding> {
+        let service = tower::service_fn(move |_: Request<Body>| async move {
+            let Some((status, body)) = answer else { return std::future::pending().await };
+            let response = Response::builder().status(status).header("content-type", "application/json");
+            Ok::<_, std::convert::Infallible>(response.body(Body::from(body.as_bytes().to_vec())).unwrap())
+        });
+        let client = Client::new(service, "default");
+        Box::pin(of_cluster(&client, Clock::default(), settings())).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_cannot_ask_says_unknown_and_never_ok() {
+        const REFUSED: &str = r#"{ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "no", "reason": "Forbidden", "code": 403 }"#;
+        for answer in [None, Some((403, REFUSED)), Some((500, "{}")), Some((503, "")), Some((200, "<html>"))] {
+            let findings = answered_with(answer).await;
+            for check in [OF_CLUSTER.as_slice(), &[Check::Providers]].concat() {
+                let of: Vec<&Finding> = findings.iter().filter(|finding| finding.check == check).collect();
+                assert!(
+                    of.iter().any(|finding| finding.judgement == Judgement::Unjudged),
+                    "{answer:?} {check:?}: {findings:#?}"
+                );
+                assert!(
+                    of.iter().all(|finding| finding.judgement == Judgement::Unjudged),
+                    "{answer:?} {check:?}: {of:?}"
+                );
+                assert!(of.iter().all(|finding| finding.fix.is_some()), "{of:?}");
+            }
+            assert_eq!(Report::new(findings).verdict(), crate::Verdict::Unknown, "{answer:?}");
+        }
+    }
 }

@@ -105,6 +105,15 @@ impl Resolver {
     pub(crate) fn new(rules: AddressRules, proxy: Option<String>, lookup: Lookup) -> Self {
         Self { rules, proxy, lookup }
     }
+
+    /// All addresses of a name, the ones included that may not be connected to.
+    ///
+    /// # Errors
+    ///
+    /// The name server's.
+    pub(crate) async fn lookup(&self, name: &str) -> io::Result<Vec<SocketAddr>> {
+        (self.lookup)(name.to_owned()).await
+    }
 }
 
 impl Resolve for Resolver {

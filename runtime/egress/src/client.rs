@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use hyper_util::client::proxy::matcher::Matcher;
 use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 use url::{Host, Url};
@@ -141,6 +142,13 @@ impl TlsOptions {
         self.ca_file.iter().chain(client)
     }
 
+    /// Where the authorities stand that it trusts, in words; none for those of the system.
+    #[must_use]
+    pub(crate) fn authorities(&self) -> Option<String> {
+        let file = self.ca_file.as_ref().map(ToString::to_string);
+        file.or_else(|| self.ca_certificates.as_ref().map(|inline| inline.origin.clone()))
+    }
+
     /// Every file that cannot be read, each with the reason.
     #[must_use]
     pub(crate) fn unreadable(&self) -> Vec<String> {
@@ -239,6 +247,20 @@ impl Proxy {
         self.login.as_ref().map(|(_, password)| password)
     }
 
+    /// Scheme, host and port of this proxy, if requests to `url` go through it.
+    #[must_use]
+    pub(crate) fn before(&self, url: &Url) -> Option<String> {
+        let is_in_the_way = match &self.environment {
+            None => true,
+            // As the HTTP client reads the list.
+            Some(no_proxy) => {
+                let rules = Matcher::builder().https(self.url.as_str()).no(no_proxy.as_deref().unwrap_or_default());
+                rules.build().intercept(&url.as_str().parse().ok()?).is_some()
+            }
+        };
+        is_in_the_way.then(|| self.url.origin().ascii_serialization())
+    }
+
     fn name(&self) -> Option<String> {
         match self.url.host() {
             Some(Host::Domain(name)) => Some(name.to_owned()),
@@ -296,6 +318,16 @@ impl EndpointClient {
     ) -> Self {
         let resolver = Resolver::new(addresses, proxy.as_ref().and_then(Proxy::name), lookup);
         Self { name: name.to_owned(), tls, proxy, allow_http, settings, resolver, built: Mutex::new(None) }
+    }
+
+    /// The addresses of a name, as connections find them, before any rule is asked.
+    ///
+    /// # Errors
+    ///
+    /// Why there are none.
+    pub(crate) async fn lookup(&self, name: &str) -> Result<(), String> {
+        let found = self.resolver.lookup(name).await.map_err(|error| causes(&error))?;
+        if found.is_empty() { Err("it has no address".to_owned()) } else { Ok(()) }
     }
 
     /// The client, made anew when one of its files changed. New files that do not work (a certificate whose key is still to

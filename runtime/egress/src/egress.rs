@@ -14,6 +14,7 @@ mod open;
 mod places;
 mod render;
 mod settings;
+mod ways;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
@@ -48,6 +49,7 @@ use crate::signature::{Algorithm, Digest};
 
 pub use open::{EgressConfig, OpenError, Predecessor};
 pub use settings::{NetworkLimits, NetworkSettings};
+pub use ways::{Barrier, Blocked, Way};
 
 /// Longest refusal, in bytes.
 const MAX_MESSAGE: usize = 1024;

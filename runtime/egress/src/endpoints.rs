@@ -127,6 +127,16 @@ impl Target<'_> {
     pub(crate) fn client(&self) -> Result<reqwest::Client, TransportError> {
         self.endpoint.client.get()
     }
+
+    /// What the operator gave for it.
+    pub(crate) const fn grant(&self) -> &EndpointGrant {
+        &self.endpoint.grant
+    }
+
+    /// What connects to it.
+    pub(crate) const fn transport(&self) -> &EndpointClient {
+        &self.endpoint.client
+    }
 }
 
 /// Why an endpoint has no base URL unless one is bound.

@@ -8,7 +8,7 @@ use crate::budget::{NoTurn, NoTurnReason};
 use crate::memory::NoRoom;
 use crate::redact::TooLarge;
 
-pub(crate) use client::{causes, no_answer};
+pub(crate) use client::{causes, is_of_unknown_authority, no_answer};
 
 /// Why there is no answer of the cloud.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -58,7 +58,7 @@ pub use cache::Cache;
 pub use call::CallScope;
 pub use carryover::Carryover;
 pub use context::ProviderContext;
-pub use egress::{Egress, EgressConfig, OpenError, Predecessor};
+pub use egress::{Barrier, Blocked, Egress, EgressConfig, OpenError, Predecessor, Way};
 pub use error::{CredentialRefusal, TransportError, TransportReason};
 pub use log::{CallLog, Level, LogLimits};
 pub use memory::{CallMemory, MemoryBudget, MemoryShare, NoRoom};

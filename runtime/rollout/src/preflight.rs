@@ -8,7 +8,9 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail, ensure};
 use ccm_cloud::{Alone, Descriptor};
 use ccm_egress::Egress;
+pub use ccm_egress::{Barrier, Blocked, Way};
 use ccm_sandbox::{Component, Pool, Provider, Sandbox};
+use futures::future::join_all;
 use kube::Client;
 
 use crate::check;
@@ -68,13 +70,64 @@ pub async fn configured(
     cluster_name: &str,
     online: bool,
 ) -> Result<Judged, Rejected> {
+    let (provider, empty) = granted(config, component, client, cluster_name, online).await?;
+    judged(&provider, empty, online).await
+}
+
+/// What there is to say of a provider and of the ways to its cloud.
+pub struct Examined {
+    /// Whether the gate lets it pass.
+    pub judged: Result<Judged, Rejected>,
+    /// How its requests would leave. None where what it is granted is wrong.
+    pub ways: Vec<Way>,
+    /// What stands in those ways that were walked, in their order. Without `online`, none is walked.
+    pub walked: Vec<Result<(), Blocked>>,
+}
+
+/// As [`configured`]; and says of each way to the cloud whether somebody answers there, whatever the provider says of it.
+pub async fn examined(
+    config: &ProviderConfig,
+    component: Component,
+    client: Option<&Client>,
+    cluster_name: &str,
+    online: bool,
+) -> Examined {
+    let (provider, empty) = match granted(config, component, client, cluster_name, online).await {
+        Ok(granted) => granted,
+        Err(rejected) => return Examined { judged: Err(rejected), ways: vec![], walked: vec![] },
+    };
+    let judged = judged(&provider, empty, online).await;
+    // Now that it has looked into the catalogue of the cloud.
+    let (ways, walked) = match provider.egress() {
+        Some(egress) => {
+            let ways = egress.ways();
+            let walks = ways.iter().filter(|_| online).map(|way| egress.walk(way));
+            let walked = join_all(walks).await;
+            (ways, walked)
+        }
+        None => (vec![], vec![]),
+    };
+    Examined { judged, ways, walked }
+}
+
+async fn granted(
+    config: &ProviderConfig,
+    component: Component,
+    client: Option<&Client>,
+    cluster_name: &str,
+    online: bool,
+) -> Result<(Provider, Vec<String>), Rejected> {
     gate::annotations(config, component.declared(), None).map_err(|error| Rejected::at(Step::Grants, error))?;
-    let (provider, empty) = opened(config, component, client, cluster_name, online).await?;
+    opened(config, component, client, cluster_name, online).await
+}
+
+/// `empty`: what is to be said of empty sections of its files.
+async fn judged(provider: &Provider, empty: Vec<String>, online: bool) -> Result<Judged, Rejected> {
     let descriptor = provider.descriptor();
     let unreachable = provider.egress().map(Egress::unreachable).unwrap_or_default();
     let nowhere = nowhere(descriptor, unreachable).map_err(|error| Rejected::at(Step::Grants, error))?;
     let judged = async {
-        let problems = check::problems(&provider, online).await?;
+        let problems = check::problems(provider, online).await?;
         let (fatal, others): (Vec<_>, Vec<_>) = problems.into_iter().partition(|problem| problem.fatal);
         if !fatal.is_empty() {
             bail!("its configuration is wrong: {}", problem_text(&fatal));

@@ -8,7 +8,7 @@ use kube::Client;
 use super::finding::{Check, Finding};
 use super::server::{CLOCKS_APART, Clock};
 use crate::ask::lease::{self, Hold, Standing, Standings};
-use crate::ask::pods::{MANAGER, Whose, whose};
+use crate::ask::pods::{LABEL, MANAGER, Whose, whose};
 
 /// The Lease of kube-controller-manager while its cloud controllers move to another manager.
 const MIGRATION: &str = "cloud-provider-extraction-migration";
@@ -31,8 +31,8 @@ pub(super) struct Judge<'a> {
     pub(super) is_elected: bool,
     /// Managers that may be there.
     pub(super) beside: &'a [String],
-    /// Those that live, in the namespace of the Lease.
-    pub(super) pods: &'a [Pod],
+    /// Those that live, in the namespace of the Lease, or why they cannot be read.
+    pub(super) pods: Result<&'a [Pod], &'a String>,
 }
 
 impl Judge<'_> {
@@ -80,9 +80,9 @@ impl Judge<'_> {
         let place = format!("{}/{}", self.peers.namespace, self.peers.lease);
         let hold = match standing {
             _ if !self.is_elected => return (vec![check.good("there is no leader election")], Led::Unknown),
-            None => return (vec![nobody(format!("there is no Lease {place}: no host has ever led"))], Led::No),
+            None => return (vec![self.nobody(format!("there is no Lease {place}: no host has ever led"))], Led::No),
             Some(Standing::Free) => {
-                return (vec![nobody(format!("nobody holds Lease {place}: no host works"))], Led::No);
+                return (vec![self.nobody(format!("nobody holds Lease {place}: no host works"))], Led::No);
             }
             Some(Standing::Expired(hold)) => {
                 let Hold { holder, promised, .. } = hold;
@@ -90,7 +90,7 @@ impl Judge<'_> {
                 let found = format!(
                     "nobody leads: {holder} is in Lease {place}, and did not renew it in {promised:?} of looking ({told})"
                 );
-                return (vec![nobody(found)], Led::No);
+                return (vec![self.nobody(found)], Led::No);
             }
             Some(Standing::Held(hold) | Standing::Unmoved(hold)) => hold,
         };
@@ -109,7 +109,29 @@ impl Judge<'_> {
             let fix = "run doctor again later: if the time of the renewal is the same, nobody leads";
             return (vec![check.unjudged(found, fix)], Led::Unknown);
         }
-        (vec![check.good(format!("{} holds Lease {place}, and renews it", hold.holder))], Led::Yes)
+        let told = format!("{} holds Lease {place}, and renews it", hold.holder);
+        let is_host =
+            hold.writer.is_some() || matches!(whose(self.pods.unwrap_or_default(), &hold.holder), Whose::Host(_));
+        if !is_host {
+            let why = self.pods.err().map(|why| format!(": {why}")).unwrap_or_default();
+            let found = format!(
+                "{told}; whether that is a host of wasm-ccm is not known: neither the API server nor a pod in {} says so{why}",
+                self.peers.namespace
+            );
+            let fix =
+                "look at the machine or pod that the name begins with; give a kubeconfig that may list the pods there";
+            return (vec![check.unjudged(found, fix)], Led::Unknown);
+        }
+        (vec![check.good(told)], Led::Yes)
+    }
+
+    fn nobody(&self, found: String) -> Finding {
+        let (label, value) = LABEL;
+        let fix = format!(
+            "`kubectl -n {} get pods -l {label}={value}`, then the log and /readyz of a pod; for a Lease of another name, --leader-elect-resource-name",
+            self.peers.namespace
+        );
+        Check::Leases.wrong(found, fix)
     }
 
     /// Who the holder is, if that is another manager.
@@ -117,7 +139,7 @@ impl Judge<'_> {
         match (hold.writer.as_deref(), hold.stranger()) {
             (_, Some(program)) => Some(format!("{program}, as the API server knows who renews it")),
             (Some(_ours), None) => None,
-            (None, None) => match whose(self.pods, &hold.holder) {
+            (None, None) => match whose(self.pods.unwrap_or_default(), &hold.holder) {
                 Whose::Other { pod, program } => Some(format!("{program} in pod {}/{pod}", self.peers.namespace)),
                 Whose::Host(_) | Whose::Unknown => None,
             },
@@ -156,11 +178,6 @@ fn apart(hold: &Hold, now: Timestamp) -> Option<Finding> {
     })
 }
 
-fn nobody(found: String) -> Finding {
-    let fix = "`kubectl -n kube-system get pods -l app.kubernetes.io/name=wasm-ccm`, then the log and /readyz of a pod; for a Lease of another name, --leader-elect-resource-name";
-    Check::Leases.wrong(found, fix)
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -185,7 +202,7 @@ mod tests {
         let peers = PeerSettings { namespace: "kube-system".into(), lease: "wasm-ccm".into(), identity: None };
         let beside: Vec<String> = beside.iter().map(|&name| name.to_owned()).collect();
         let all: Standings = all.iter().map(|(name, standing)| ((*name).to_owned(), standing.clone())).collect();
-        let judge = Judge { peers: &peers, is_elected, beside: &beside, pods };
+        let judge = Judge { peers: &peers, is_elected, beside: &beside, pods: Ok(pods) };
         let (findings, led) = judge.judge(&all, NOW.parse().unwrap());
         (findings.into_iter().map(|finding| format!("{:?} {}", finding.judgement, finding.found)).collect(), led)
     }
@@ -193,10 +210,16 @@ mod tests {
     #[test]
     fn each_standing_of_the_lease_says_whether_a_host_leads() {
         let ours = |standing| told(&[("wasm-ccm", standing)], true, &[], &[]);
-        for writer in [None, Some("wasm-ccm")] {
-            let good = "Good a_1 holds Lease kube-system/wasm-ccm, and renews it".to_owned();
-            assert_eq!(ours(held(writer)), (vec![good], Led::Yes));
-        }
+        let good = "Good a_1 holds Lease kube-system/wasm-ccm, and renews it".to_owned();
+        assert_eq!(ours(held(Some("wasm-ccm"))), (vec![good], Led::Yes));
+        // It was once believed of anybody.
+        let (unknown, led) = ours(held(None));
+        assert!(
+            unknown[0]
+                .starts_with("Unjudged a_1 holds Lease kube-system/wasm-ccm, and renews it; whether that is a host"),
+            "{unknown:?}"
+        );
+        assert_eq!((unknown.len(), led), (1, Led::Unknown));
         let expired = ours(Standing::Expired(hold("a_1", "2026-11-26T09:59:44Z", None)));
         let gone = "Wrong nobody leads: a_1 is in Lease kube-system/wasm-ccm, and did not renew it in 15s of looking (last renewed 16s ago by the clock of the holder)";
         assert_eq!(expired, (vec![gone.to_owned()], Led::No));
@@ -250,8 +273,10 @@ mod tests {
             }
         }
         let peers = PeerSettings { namespace: "kube-system".into(), lease: "mine".into(), identity: None };
-        let judge = Judge { peers: &peers, is_elected: true, beside: &[], pods: &[] };
-        for (name, is_one) in [("mine", true), ("kube-controller-manager", false), ("kube-scheduler", false)] {
+        let judge = Judge { peers: &peers, is_elected: true, beside: &[], pods: Ok(&[]) };
+        for (name, is_one) in
+            [("mine", true), (MIGRATION, true), ("kube-controller-manager", false), ("kube-scheduler", false)]
+        {
             assert_eq!(judge.is_of_a_manager(name), is_one, "{name}");
         }
         // Without an election, a Lease of the usual name is another manager's.
@@ -265,7 +290,8 @@ mod tests {
             ("2026-11-26T09:50:00Z", Some("the clock of a_1 is 10m behind the one of the API server")),
             ("2026-11-26T09:59:00Z", None),
         ] {
-            let (findings, led) = told(&[("wasm-ccm", Standing::Held(hold("a_1", renewed, None)))], true, &[], &[]);
+            let (findings, led) =
+                told(&[("wasm-ccm", Standing::Held(hold("a_1", renewed, Some("wasm-ccm"))))], true, &[], &[]);
             assert_eq!(led, Led::Yes, "it leads all the same");
             let told = findings.get(1).map(|finding| finding.trim_start_matches("Wrong "));
             assert_eq!(told, part);

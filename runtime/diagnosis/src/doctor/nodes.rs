@@ -21,6 +21,11 @@ pub(super) fn judge(
     let names =
         |nodes: &[&Arc<Node>]| -> Vec<String> { nodes.iter().map(|node| format!("Node {}", node.name)).collect() };
     let of = |holds: &dyn Fn(&Node) -> bool| -> Vec<&Arc<Node>> { nodes.iter().filter(|node| holds(node)).collect() };
+    // As a shell takes it, where it is one.
+    let name_of = |nodes: &[&Arc<Node>]| match nodes {
+        [one] => one.name.to_string(),
+        _ => "NAME".to_owned(),
+    };
     let mut findings = vec![];
 
     let age = |node: &Node| node.created.map(|created| now.duration_since(created));
@@ -31,7 +36,10 @@ pub(super) fn judge(
             check
                 .wrong(
                     format!("waits for its initialisation since {longest:#}"),
-                    "`wasm-ccm explain node NAME` says why, as does the Event SyncNodeFailed in `kubectl describe node NAME`; without such an Event, no host works on it",
+                    format!(
+                        "`wasm-ccm explain node {name}` says why, as does the Event SyncNodeFailed in `kubectl describe node {name}`; without such an Event, no host works on it",
+                        name = name_of(&waiting)
+                    ),
                 )
                 .about(names(&waiting)),
         );
@@ -43,7 +51,10 @@ pub(super) fn judge(
             check
                 .wrong(
                     "has no provider ID, and no taint that asks for one: its kubelet seems to run without --cloud-provider=external",
-                    "start the kubelet with --cloud-provider=external, then `kubectl taint node NAME node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule`: the host initialises the Node and takes the taint away",
+                    format!(
+                        "start the kubelet with --cloud-provider=external, then `kubectl taint node {} node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule`: the host initialises the Node and takes the taint away",
+                        name_of(&in_tree)
+                    ),
                 )
                 .about(names(&in_tree)),
         );
@@ -132,6 +143,13 @@ mod tests {
         let stranger = told(&[node("a", Some("clouds://1"), false, OLD)]);
         assert!(stranger[0].starts_with("Note Node a: has a provider ID, such as clouds://1, that no"), "{stranger:?}");
         assert!(stranger[0].ends_with("theirs begin with cloud://"), "{stranger:?}");
+    }
+
+    #[test]
+    fn a_node_that_goes_needs_no_provider_id() {
+        let mut going = node("a", None, false, OLD);
+        Arc::get_mut(&mut going).unwrap().is_deleting = true;
+        assert!(told(&[going])[0].starts_with("Good"));
     }
 
     #[test]

@@ -5,11 +5,12 @@ use ccm_cloud::Descriptor;
 use ccm_rollout::Trust;
 use ccm_rollout::config::ProviderConfig;
 use ccm_rollout::gate::{Rejected, Step};
-use ccm_rollout::preflight::{self, Checked, Judged};
+use ccm_rollout::preflight::{self, Checked, Examined, Judged};
 use ccm_rollout::source::Source;
 use kube::Client;
 
-use super::finding::{Check, Finding};
+use super::finding::{Check, Finding, Judgement};
+use super::network;
 
 /// What is known of the providers of the process.
 #[derive(Default)]
@@ -20,10 +21,17 @@ pub(super) struct Providers {
     pub(super) classes: Vec<String>,
 }
 
+impl Providers {
+    /// Whether one of them may ask a cloud for something. That is not known of one that could not be loaded.
+    pub(super) fn asks_a_cloud(&self) -> bool {
+        self.descriptors.as_ref().is_none_or(|all| all.iter().any(|provider| !provider.endpoints.is_empty()))
+    }
+}
+
 /// How providers are judged.
 pub(super) struct Judge<'a> {
     pub(super) client: Option<&'a Client>,
-    pub(super) cluster_name: &'a str,
+    pub(super) cluster_name: String,
     /// Ask the cloud as well.
     pub(super) online: bool,
     /// Whether the operator said where components are.
@@ -56,7 +64,6 @@ impl Judge<'_> {
             let fix = "first reach the API server, or judge a file with --provider=FILE";
             findings.push(check.unjudged(found, fix).about(unreachable));
         }
-        findings.extend(proxies(&configs, |name| std::env::var_os(name).is_some_and(|value| !value.is_empty())));
         let are_all = descriptors.len() == configs.len();
         let classes = configs.iter().flat_map(|config| config.load_balancer_classes.iter().cloned()).collect();
         (findings, Providers { descriptors: are_all.then_some(descriptors), classes })
@@ -71,7 +78,7 @@ impl Judge<'_> {
         let of = |finding: Finding| finding.about([name.clone()]);
         let (version, digest, limit) = (&descriptor.version, &unpacked.digest, config.limits.source_bytes);
         let taken = format!(
-            "{version} ({digest}) from {} passes the gate; it has {} of {limit} bytes, and {}",
+            "{version} ({digest}) from {} loads; it has {} of {limit} bytes, and {}",
             config.source,
             packed.len(),
             trusted(&config.trust, digest)
@@ -84,7 +91,10 @@ impl Judge<'_> {
             findings.push(of(check.unjudged("its configuration and credentials are not known here", fix)));
             return Ok(descriptor);
         }
-        let judged = preflight::configured(config, component, self.client, self.cluster_name, self.online).await;
+        let Examined { judged, ways, walked } =
+            preflight::examined(config, component, self.client, &self.cluster_name, self.online).await;
+        let barriers = network::walked(&ways, &walked);
+        let is_blocked = barriers.iter().any(|finding| finding.judgement == Judgement::Wrong);
         match judged {
             Ok(Judged { warnings, unasked }) => {
                 let fix = "if that is not what you mean, correct the configuration";
@@ -96,8 +106,16 @@ impl Judge<'_> {
                 let told = |what| of(check.note(format!("not judged: {what}"), "doctor --online asks the cloud"));
                 findings.extend(unasked.map(told));
             }
+            // What stands in the way is told once.
+            Err(rejected) if is_blocked && rejected.step == Step::Check && rejected.is_passing() => {
+                let found = "whether the cloud accepts the credentials is not known: it could not be reached";
+                findings.push(of(check.unjudged(found, "first do what the lines dns, proxy, tls and endpoints say")));
+            }
             Err(rejected) => findings.push(of(self.rejected(config, rejected))),
         }
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        findings.extend(network::proxies(config, &ways, is_set));
+        findings.extend(barriers);
         Ok(descriptor)
     }
 
@@ -166,37 +184,19 @@ const fn fix(step: Step) -> &'static str {
     }
 }
 
-/// A proxy of the environment that no provider may use.
-fn proxies(configs: &[ProviderConfig], is_set: impl Fn(&str) -> bool) -> Option<Finding> {
-    let grants = |pattern: &String, name: &str| match pattern.strip_suffix('*') {
-        Some(prefix) => name.starts_with(prefix),
-        None => pattern == name,
-    };
-    let is_granted =
-        |name: &str| configs.iter().any(|config| config.grants.allow_env.iter().any(|pattern| grants(pattern, name)));
-    let has_own = configs.iter().all(|config| !config.grants.proxies.is_empty());
-    let withheld = ["HTTPS_PROXY", "https_proxy"].into_iter().find(|name| is_set(name) && !is_granted(name));
-    withheld.filter(|_| !configs.is_empty() && !has_own).map(|name| {
-        let found = format!("{name} is set here, and no provider may use it: requests to the cloud go without a proxy");
-        Check::Providers
-            .note(found, format!("--allow-env={name},NO_PROXY, or --proxy '*=URL', if the cloud is behind the proxy"))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use ccm_rollout::config::ProviderRecord;
     use ccm_rollout::config::grants::GrantSettings;
 
     use super::*;
-    use crate::doctor::finding::Judgement;
 
     fn config(source: &str, grants: GrantSettings) -> ProviderConfig {
         ProviderRecord { source: source.to_owned(), grants, ..ProviderRecord::default() }.check().unwrap()
     }
 
     async fn judged(source: &str, is_named: bool) -> (Vec<Finding>, Providers) {
-        let judge = Judge { client: None, cluster_name: "c", online: false, is_named };
+        let judge = Judge { client: None, cluster_name: "c".to_owned(), online: false, is_named };
         judge.all(Ok(vec![config(source, GrantSettings::default())])).await
     }
 
@@ -228,7 +228,7 @@ mod tests {
     /// Each of them was once a line that did not say why.
     #[tokio::test]
     async fn components_in_config_maps_are_told_once_and_why_when_no_api_server_is_there() {
-        let judge = Judge { client: None, cluster_name: "c", online: false, is_named: true };
+        let judge = Judge { client: None, cluster_name: "c".to_owned(), online: false, is_named: true };
         let configs = ["configmap:a/b", "configmap:a/c"].map(|source| config(source, GrantSettings::default()));
         let (findings, providers) = judge.all(Ok(configs.to_vec())).await;
         let [finding] = findings.as_slice() else { panic!("{findings:?}") };
@@ -244,9 +244,26 @@ mod tests {
         assert_eq!(findings[0].judgement, Judgement::Unjudged);
     }
 
+    #[test]
+    fn providers_without_endpoints_ask_no_cloud_and_of_those_unloaded_nobody_knows() {
+        let endpoint = ccm_cloud::Endpoint {
+            name: "api".to_owned(),
+            purpose: String::new(),
+            base_url: ccm_cloud::Source { keys: vec![], environment_variables: vec![] },
+            default_base_url: None,
+            tls: None,
+        };
+        let with = |endpoints: Vec<_>| Descriptor { endpoints, ..Descriptor::default() };
+        for (descriptors, asks) in
+            [(None, true), (Some(vec![with(vec![])]), false), (Some(vec![with(vec![]), with(vec![endpoint])]), true)]
+        {
+            assert_eq!(Providers { descriptors, classes: vec![] }.asks_a_cloud(), asks);
+        }
+    }
+
     #[tokio::test]
     async fn flags_that_run_would_refuse_are_wrong() {
-        let judge = Judge { client: None, cluster_name: "c", online: false, is_named: true };
+        let judge = Judge { client: None, cluster_name: "c".to_owned(), online: false, is_named: true };
         let (findings, _) = judge.all(Err(anyhow::anyhow!("--providers x: no such file"))).await;
         assert_eq!((findings[0].judgement, findings.len()), (Judgement::Wrong, 1));
     }
@@ -265,20 +282,5 @@ mod tests {
         ] {
             assert_eq!(trusted(&trust, &"sha256:1".to_owned()), part);
         }
-    }
-
-    #[test]
-    fn a_proxy_of_the_environment_counts_only_where_it_is_granted() {
-        let grants = |allow_env: &[&str], proxy: bool| {
-            let allow_env = allow_env.iter().map(|&name| name.to_owned()).collect();
-            let proxies = proxy.then(|| ("*".to_owned(), "http://proxy:3128".to_owned())).into_iter().collect();
-            [config("a.wasm", GrantSettings { allow_env, proxies, ..GrantSettings::default() })]
-        };
-        let set = |name: &str| name == "HTTPS_PROXY";
-        assert!(proxies(&grants(&[], false), set).unwrap().found.starts_with("HTTPS_PROXY is set here"));
-        assert_eq!(proxies(&grants(&["HTTPS_*"], false), set), None);
-        assert_eq!(proxies(&grants(&["NO_PROXY", "HTTPS_PROXY"], false), set), None);
-        assert_eq!(proxies(&grants(&[], true), set), None);
-        assert_eq!(proxies(&grants(&[], false), |_| false), None);
     }
 }

@@ -205,6 +205,14 @@ fn user(namespace: &str, name: &str) -> String {
     format!("system:serviceaccount:{namespace}:{name}")
 }
 
+/// What the API server says of one right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Ruling {
+    Allowed,
+    /// With what went wrong while it looked, such as a binding to a role that does not exist.
+    Denied(Option<String>),
+}
+
 /// Asks about all of them. `is_named`: whether the operator said where components are.
 pub(super) async fn review(
     client: &Client,
@@ -243,17 +251,28 @@ async fn judge(client: &Client, of: &RightsOf, rights: Vec<Right>) -> Result<Fin
         }
     };
     let asked = rights.iter().map(|right| is_allowed(client, ask_about, right));
-    let answers = join_all(asked).await.into_iter().collect::<Result<Vec<bool>, String>>()?;
-    let asked = rights.iter().zip(answers);
-    let missing: Vec<&Right> = asked.filter(|(_, is_allowed)| !is_allowed).map(|(right, _)| right).collect();
+    let answers = join_all(asked).await.into_iter().collect::<Result<Vec<Ruling>, String>>()?;
+    let (mut missing, mut troubles) = (vec![], BTreeSet::new());
+    for (right, answer) in rights.iter().zip(answers) {
+        if let Ruling::Denied(trouble) = answer {
+            missing.push(right);
+            troubles.extend(trouble);
+        }
+    }
     Ok(match missing.as_slice() {
         [] => Check::Rights.good(format!("{who} has all {} rights that the host needs", rights.len())),
         _ => {
             let grant = command(&who, &missing);
             let fix = format!(
-                "`{grant}`; or apply your overlay or Helm release again, if the names are those of the manifests"
+                "`{grant}`; or apply your overlay or Helm release again, if the names are those of the manifests; if the host has another account, --rights-of"
             );
-            Check::Rights.wrong(format!("{who} may not: {}", told(missing)), fix)
+            let troubles: Vec<String> = troubles.into_iter().collect();
+            let troubles = if troubles.is_empty() {
+                String::new()
+            } else {
+                format!(" (the API server adds: {})", troubles.join("; "))
+            };
+            Check::Rights.wrong(format!("{who} may not: {}{troubles}", told(missing)), fix)
         }
     })
 }
@@ -267,7 +286,7 @@ async fn may_ask(client: &Client) -> Result<bool, String> {
         name: None,
         namespace: None,
     };
-    is_allowed(client, None, &right).await
+    Ok(is_allowed(client, None, &right).await? == Ruling::Allowed)
 }
 
 /// Who we are to the API server.
@@ -280,7 +299,7 @@ async fn myself(client: &Client) -> Result<String, String> {
     user.ok_or_else(|| "it does not say who we are".to_owned())
 }
 
-async fn is_allowed(client: &Client, account: Option<(&String, &String)>, right: &Right) -> Result<bool, String> {
+async fn is_allowed(client: &Client, account: Option<(&String, &String)>, right: &Right) -> Result<Ruling, String> {
     let parameters = PostParams::default();
     let resource_attributes = Some(right.attributes());
     let status = match account {
@@ -299,7 +318,10 @@ async fn is_allowed(client: &Client, account: Option<(&String, &String)>, right:
             answered(Api::<SelfSubjectAccessReview>::all(client.clone()).create(&parameters, &review)).await?.status
         }
     };
-    Ok(status.is_some_and(|status| status.allowed))
+    let status = status.ok_or_else(|| "its answer says nothing".to_owned())?;
+    // Bindings that lead nowhere stand in the reason.
+    let trouble = [status.evaluation_error, status.reason].into_iter().flatten().find(|text| !text.is_empty());
+    Ok(if status.allowed { Ruling::Allowed } else { Ruling::Denied(trouble) })
 }
 
 #[cfg(test)]
@@ -360,6 +382,28 @@ mod tests {
             ProviderRecord { source: "configmap:a/b".to_owned(), ..ProviderRecord::default() }.check().unwrap();
         let rights = needed(&peers("cloud", "second"), &[mounted], false).unwrap();
         assert!(!told(&rights).contains("configmaps b"), "{rights:?}");
+    }
+
+    /// No answer was once a denial.
+    #[tokio::test]
+    async fn an_answer_without_a_ruling_is_none() {
+        for (status, wanted) in [
+            ("null", Err("its answer says nothing".to_owned())),
+            (r#"{ "allowed": true, "evaluationError": "x" }"#, Ok(Ruling::Allowed)),
+            (r#"{ "allowed": false }"#, Ok(Ruling::Denied(None))),
+            (r#"{ "allowed": false, "evaluationError": "x" }"#, Ok(Ruling::Denied(Some("x".to_owned())))),
+            (r#"{ "allowed": false, "reason": "y", "evaluationError": "" }"#, Ok(Ruling::Denied(Some("y".to_owned())))),
+        ] {
+            let body = format!(
+                r#"{{ "kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {{}}, "spec": {{}}, "status": {status} }}"#
+            );
+            let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+                let body = kube::client::Body::from(body.clone().into_bytes());
+                std::future::ready(Ok::<_, std::convert::Infallible>(http::Response::new(body)))
+            });
+            let right = &needed(&peers(HOME, LEASE), &[], false).unwrap()[0];
+            assert_eq!(is_allowed(&Client::new(service, "default"), None, right).await, wanted, "{status}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use k8s_openapi::jiff::fmt::rfc2822;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use kube::client::Body;
+use serde_json::Value;
 
 use super::finding::{Check, Finding};
 use crate::ask::{ANSWER, Access};
@@ -60,6 +61,14 @@ pub(super) async fn reach(client: &Client, place: &str) -> (Vec<Finding>, Option
         Ok(Err(error)) => return unreachable(causes(&error)),
         Err(_elapsed) => return unreachable(format!("no answer within {ANSWER:?}")),
     };
+    let is_status = || serde_json::from_slice::<Value>(&body).is_ok_and(|body| body["kind"] == "Status");
+    if status == http::StatusCode::FORBIDDEN && is_status() {
+        let found = format!("{place} does not let you read its version (403)");
+        let fix =
+            "bind the ClusterRole system:public-info-viewer to the user of the kubeconfig, or give another kubeconfig";
+        let (clock, told) = clocks(date.as_deref(), Timestamp::now());
+        return (vec![check.unjudged(found, fix), told], Some(clock));
+    }
     let info = serde_json::from_slice::<Info>(&body).ok().filter(|_| status.is_success());
     let Some(info) = info else {
         let fix =
@@ -150,6 +159,8 @@ mod tests {
             (200, before, Judgement::Wrong, "v1.31.2, and wasm-ccm supports 1.33 to 1.37"),
             (200, first, Judgement::Good, "https://there is Kubernetes v1.33.0"),
             (200, newer, Judgement::Unjudged, "knows none after 1.37"),
+            (403, r#"{ "kind": "Status" }"#, Judgement::Unjudged, "does not let you read its version"),
+            (403, "<html>", Judgement::Wrong, "does not say its version (status 403"),
             (401, "{}", Judgement::Wrong, "refuses the credentials (401)"),
             (502, "<html>", Judgement::Wrong, "does not say its version (status 502"),
         ];

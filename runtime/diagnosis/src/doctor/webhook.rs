@@ -144,6 +144,25 @@ mod tests {
     }
 
     #[test]
+    fn one_authority_of_the_bundle_that_is_valid_is_enough() {
+        let one = |year| {
+            let mut parameters = rcgen::CertificateParams::default();
+            parameters.not_before = rcgen::date_time_ymd(2000, 1, 1);
+            parameters.not_after = rcgen::date_time_ymd(year, 1, 1);
+            parameters.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().pem()
+        };
+        let mut hook = ValidatingWebhook { name: NAME.to_owned(), ..ValidatingWebhook::default() };
+        for (bundle, judgement) in [
+            (one(2020) + &one(2400), Judgement::Good),
+            (one(2400) + &one(2020), Judgement::Good),
+            (one(2020), Judgement::Wrong),
+        ] {
+            hook.client_config.ca_bundle = Some(k8s_openapi::ByteString(bundle.into_bytes()));
+            assert_eq!(authority(&hook, "2026-11-26T10:00:00Z".parse().unwrap()).judgement, judgement);
+        }
+    }
+
+    #[test]
     fn a_webhook_that_nobody_can_verify_and_one_without_a_certificate_are_wrong() {
         let hook = ValidatingWebhook { name: NAME.to_owned(), ..ValidatingWebhook::default() };
         assert_eq!(authority(&hook, Timestamp::now()).judgement, Judgement::Wrong);

@@ -94,14 +94,23 @@ pub fn address(text: &str) -> Result<Uri> {
 
 /// Asks whoever is at an address. No credential of the user goes there. `cluster`, with the namespace of the host, makes a token where one is wanted.
 pub(super) async fn at(address: &Uri, cluster: Option<(&Client, &str)>, target: &Target) -> Asked {
+    let answer = match client_of(address) {
+        Ok(client) => ask(&client, &format!("{PREFIX}{}", target.path()), cluster).await,
+        Err(why) => Err(why),
+    };
+    Asked::of(format!("the host at {address}"), answer)
+}
+
+/// Asks whoever is at an address, and verifies nothing.
+///
+/// # Errors
+///
+/// There is no TLS here.
+pub(crate) fn client_of(address: &Uri) -> Result<Client, String> {
     let mut config = Config::new(address.clone());
     config.accept_invalid_certs = true;
     config.default_retry = false;
-    let answer = match Client::try_from(config) {
-        Ok(client) => ask(&client, &format!("{PREFIX}{}", target.path()), cluster).await,
-        Err(error) => Err(error.to_string()),
-    };
-    Asked::of(format!("the host at {address}"), answer)
+    Client::try_from(config).map_err(|error| error.to_string())
 }
 
 /// Where the hosts are.
@@ -215,6 +224,16 @@ struct Told {
 }
 
 async fn ask(client: &Client, path: &str, cluster: Option<(&Client, &str)>) -> Result<Answer, String> {
+    let body = page(client, path, cluster).await?;
+    serde_json::from_slice(&body).map_err(|_garbage| "it answers something else than an explanation".to_owned())
+}
+
+/// A page of a host. `cluster`, with the namespace of the host, makes a token where one is wanted.
+///
+/// # Errors
+///
+/// It does not answer, or refuses: why, with the way out.
+pub(crate) async fn page(client: &Client, path: &str, cluster: Option<(&Client, &str)>) -> Result<Vec<u8>, String> {
     let mut told = get(client, path, None).await?;
     let mut is_hosts = false;
     if told.is_challenge {
@@ -244,7 +263,7 @@ async fn ask(client: &Client, path: &str, cluster: Option<(&Client, &str)>) -> R
         let message = one_line(message);
         return Err(format!("it answers {status}{}{message}{way_out}", if message.is_empty() { "" } else { ": " }));
     }
-    serde_json::from_slice(&body).map_err(|_garbage| "it answers something else than an explanation".to_owned())
+    Ok(body)
 }
 
 async fn get(client: &Client, path: &str, token: Option<HeaderValue>) -> Result<Told, String> {

@@ -12,7 +12,7 @@
 //! What nobody says is told to be unknown, with what was tried.
 
 mod advice;
-mod leader;
+pub(crate) mod leader;
 mod page;
 mod reason;
 mod target;

@@ -41,6 +41,13 @@ pub(crate) fn no_answer(error: reqwest::Error, what: &str) -> TransportError {
     }
 }
 
+/// Whether the certificate that was shown is of an authority that is not trusted.
+pub(crate) fn is_of_unknown_authority(error: &reqwest::Error) -> bool {
+    use rustls::{CertificateError as Bad, Error};
+    let is_unknown = |error: &Error| matches!(error, Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature));
+    chain(error).iter().any(|cause| cause.downcast_ref().is_some_and(is_unknown))
+}
+
 /// The way out, where the library's words do not show it.
 fn advice(error: &rustls::Error) -> Option<&'static str> {
     use rustls::{CertificateError as Bad, Error};

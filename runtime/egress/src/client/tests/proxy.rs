@@ -92,3 +92,33 @@ fn what_is_no_proxy_is_refused_without_repeating_the_password() {
         assert!(!error.to_string().contains("hush"), "{error}");
     }
 }
+
+/// What is told of a proxy is what the HTTP client does with it.
+#[tokio::test]
+async fn the_proxy_that_is_told_is_the_one_that_requests_go_through() {
+    let pki = Pki::new();
+    for (proxy_of, url, is_through) in [
+        ("flag", "https://api.test/", true),
+        ("flag", "https://direct.test/", true),
+        ("environment", "https://api.test/", true),
+        ("environment", "https://direct.test/", false),
+        ("environment", "https://a.direct.test/", false),
+        ("environment", "https://10.1.2.3/", false),
+        ("environment", "http://api.test/", false),
+    ] {
+        let (address, heads, _tasks) = proxy(([127, 0, 0, 1], 1).into(), "HTTP/1.1 403 Forbidden\r\n\r\n").await;
+        let text = format!("http://me:hush@{address}");
+        let given = match proxy_of {
+            "flag" => text.parse().unwrap(),
+            _ => Proxy::from_environment(&text, Some("10.0.0.0/8,direct.test")).unwrap(),
+        };
+        let told = given.before(&url.parse().unwrap());
+        assert_eq!(told, is_through.then(|| format!("http://{address}")), "{proxy_of} {url}");
+        // An address that nobody may connect to: whoever does not go to the proxy goes nowhere.
+        let settings = ClientSettings { connect_timeout: Duration::from_millis(200), ..ClientSettings::default() };
+        let client =
+            EndpointClient::new("api", pki.trusted(), Some(given), true, AddressRules::default(), settings, home());
+        assert!(get(&client, url).await.is_err());
+        assert_eq!(heads.lock().len(), usize::from(is_through), "{proxy_of} {url}");
+    }
+}

@@ -1,0 +1,208 @@
+//! The budget of requests: what the cloud says is left to the host that leads, as its page of metrics shows it.
+
+use std::collections::BTreeMap;
+
+use ccm_rollout::PeerSettings;
+use http::Uri;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Client, ResourceExt as _};
+
+use super::finding::{Check, Finding};
+use super::leases::Led;
+use crate::ask::lease;
+use crate::ask::pods::{is_host, may_hold, port};
+use crate::explain::leader::{client_of, page};
+
+/// Where the figures are.
+const METRICS: &str = "/metrics";
+/// Less than this part of what the cloud allows is too little: that of the alert WasmCCMCloudBudgetExhausted.
+const LOW: f64 = 0.05;
+
+/// Whom to ask.
+pub(super) struct Judge<'a> {
+    pub(super) client: &'a Client,
+    pub(super) peers: &'a PeerSettings,
+    /// Those that live, or why they cannot be read.
+    pub(super) pods: Result<&'a [Pod], &'a String>,
+    pub(super) led: Led,
+    /// The health port of the leader; without it, the leader is found.
+    pub(super) address: Option<&'a Uri>,
+}
+
+impl Judge<'_> {
+    /// Asks the leader.
+    pub(super) async fn read(&self) -> Vec<Finding> {
+        if self.led == Led::No && self.address.is_none() {
+            return vec![Check::Budget.unjudged("not judged while nobody leads", "first let a host lead (see leases)")];
+        }
+        match self.figures().await {
+            Ok((place, text)) => judge(&text, &place),
+            Err((why, fix)) => {
+                vec![Check::Budget.unjudged(format!("what the cloud leaves to the leader is not known: {why}"), fix)]
+            }
+        }
+    }
+
+    /// Who answered, and what. Errors are the reason and the way out.
+    async fn figures(&self) -> Result<(String, String), (String, String)> {
+        let Self { client, peers, address, .. } = self;
+        let namespace = peers.namespace.as_str();
+        if let Some(address) = address {
+            let place = format!("the host at {address}");
+            let asked = async { page(&client_of(address)?, METRICS, Some((client, namespace))).await };
+            let text = asked.await.map_err(|why| {
+                (format!("{place}: {why}"), "do what the message says, or correct --address".to_owned())
+            })?;
+            return Ok((place, String::from_utf8_lossy(&text).into_owned()));
+        }
+        let pods = self.pods.map_err(|why| {
+            (why.clone(), format!("give a kubeconfig that may list pods in {namespace}, or --address"))
+        })?;
+        let hold = lease::look(client, namespace, &peers.lease).await;
+        let hold = hold.map_err(|why| (why, "give a kubeconfig that may read the Lease, or --address".to_owned()))?;
+        let holder = hold.map(|hold| hold.holder).unwrap_or_default();
+        let Some(pod) = pods.iter().find(|pod| is_host(pod) && may_hold(pod, &holder)) else {
+            let fix = "say with --address where the health port of the leader is, such as https://127.0.0.1:10258";
+            return Err((format!("the leader is no pod in {namespace}"), fix.to_owned()));
+        };
+        let (pod, port) = (pod.name_any(), port(pod));
+        let path = format!("/api/v1/namespaces/{namespace}/pods/https:{pod}:{port}/proxy{METRICS}");
+        let place = format!("pod {namespace}/{pod}");
+        let text = page(client, &path, Some((client, namespace))).await.map_err(|why| {
+            let fix = format!(
+                "`kubectl -n {namespace} port-forward {pod} {port}`, and in another terminal doctor with --address=https://127.0.0.1:{port}"
+            );
+            (format!("{place}: {why}"), fix)
+        })?;
+        Ok((place, String::from_utf8_lossy(&text).into_owned()))
+    }
+}
+
+/// What is known of one endpoint.
+#[derive(Debug, Default)]
+struct Left {
+    remaining: Option<f64>,
+    limit: Option<f64>,
+    is_down: bool,
+    is_asked: bool,
+}
+
+/// `text` as Prometheus reads it.
+fn judge(text: &str, place: &str) -> Vec<Finding> {
+    let check = Check::Budget;
+    let all = read(text);
+    if all.is_empty() {
+        let found = format!("{place} has asked no cloud since it started");
+        return vec![check.unjudged(found, "nothing, if its provider needs no cloud; else look whether it leads (see leases), and run doctor again later")];
+    }
+    let mut findings = vec![];
+    for ((provider, endpoint), left) in &all {
+        let about = [format!("Endpoint {endpoint} of {provider}")];
+        if left.is_down {
+            let found = format!("{place} considers it down, and sends only test requests");
+            let fix = "doctor --online says whether it can be reached from here; the log of the host has the last errors, and its status page says when the next test is";
+            findings.push(check.wrong(found, fix).about(about.clone()));
+        }
+        let Some(remaining) = left.remaining else { continue };
+        let limit = left.limit.filter(|limit| *limit > 0.0);
+        if limit.map_or(remaining <= 0.0, |limit| remaining / limit < LOW) {
+            let of = limit.map(|limit| format!(" of {limit}")).unwrap_or_default();
+            let found = format!("{remaining}{of} requests are left: the cloud refuses more until it gives new ones");
+            let fix = "give the host a credential of its own account, so that nobody else uses its requests up, or lower requests-per-second with --limit: docs/guides/configure-a-provider.md, \"How the host asks a cloud\"";
+            findings.push(check.wrong(found, fix).about(about));
+        }
+    }
+    if findings.is_empty() {
+        let told = |((provider, endpoint), left): (&(String, String), &Left)| match (left.remaining, left.limit) {
+            (Some(remaining), Some(limit)) => {
+                format!("{remaining} of {limit} requests are left at {endpoint} of {provider}")
+            }
+            (Some(remaining), None) => format!("{remaining} requests are left at {endpoint} of {provider}"),
+            (None, _) => format!("{endpoint} of {provider} names no limit"),
+        };
+        findings.push(check.good(all.iter().map(told).collect::<Vec<_>>().join("; ")));
+    }
+    findings
+}
+
+/// By provider and endpoint.
+fn read(text: &str) -> BTreeMap<(String, String), Left> {
+    let mut all: BTreeMap<(String, String), Left> = BTreeMap::new();
+    for line in text.lines() {
+        let Some((name, rest)) = line.split_once('{') else { continue };
+        let Some((labels, value)) = rest.rsplit_once("} ") else { continue };
+        let label = |name: &str| {
+            let (_, rest) = labels.split_once(&format!("{name}=\""))?;
+            Some(rest.split_once('"')?.0.to_owned())
+        };
+        let value = value.split(' ').next().and_then(|value| value.parse::<f64>().ok());
+        let (Some(provider), Some(endpoint), Some(value)) = (label("provider"), label("endpoint"), value) else {
+            continue;
+        };
+        let key = (provider, endpoint);
+        match name {
+            "ccm_cloud_requests_remaining" => all.entry(key).or_default().remaining = Some(value),
+            "ccm_cloud_requests_limit" => all.entry(key).or_default().limit = Some(value),
+            "ccm_cloud_circuit_open" => all.entry(key).or_default().is_down = value > 0.0,
+            "ccm_cloud_requests_total" => all.entry(key).or_default().is_asked |= value > 0.0,
+            _ => {}
+        }
+    }
+    all.retain(|_, left| left.is_asked || left.is_down || left.remaining.is_some());
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(figures: &[(&str, &str)]) -> Vec<String> {
+        let line =
+            |(name, value): &(&str, &str)| format!("ccm_cloud_{name}{{provider=\"do\",endpoint=\"api\"}} {value}\n");
+        let text: String = figures.iter().map(line).collect();
+        let findings = judge(&format!("# HELP a b\nup 1\n{text}# EOF\n"), "pod a/b");
+        findings
+            .into_iter()
+            .map(|one| format!("{:?} {}: {}", one.judgement, one.objects.join(", "), one.found))
+            .collect()
+    }
+
+    #[test]
+    fn less_than_a_twentieth_is_too_little_and_what_nobody_says_is_not_known() {
+        let wrong = |left: &str| {
+            format!(
+                "Wrong Endpoint api of do: {left} requests are left: the cloud refuses more until it gives new ones"
+            )
+        };
+        let left = |remaining, limit| told(&[("requests_remaining", remaining), ("requests_limit", limit)]);
+        assert_eq!(left("249", "5000"), [wrong("249 of 5000")]);
+        assert_eq!(left("250", "5000"), ["Good : 250 of 5000 requests are left at api of do"]);
+        assert_eq!(left("0", "0"), [wrong("0")]);
+        assert_eq!(told(&[("requests_remaining", "1")]), ["Good : 1 requests are left at api of do"]);
+        let requests = ("requests_total", "7");
+        assert_eq!(told(&[requests]), ["Good : api of do names no limit"]);
+        assert_eq!(told(&[requests, ("circuit_open", "0")]), ["Good : api of do names no limit"]);
+        let down = told(&[requests, ("circuit_open", "1"), ("requests_remaining", "5000")]);
+        assert_eq!(down, ["Wrong Endpoint api of do: pod a/b considers it down, and sends only test requests"]);
+        assert_eq!(told(&[("circuit_open", "0")]), told(&[]));
+        assert_eq!(told(&[]), ["Unjudged : pod a/b has asked no cloud since it started"]);
+        for garbage in [
+            "<html>",
+            "ccm_cloud_circuit_open{provider=\"a\"} 1",
+            "ccm_cloud_circuit_open{provider=\"a\",endpoint=\"b\"} x",
+            "{",
+            "} ",
+        ] {
+            assert!(read(garbage).is_empty(), "{garbage}");
+        }
+    }
+
+    #[test]
+    fn endpoints_are_told_apart() {
+        let text = "ccm_cloud_requests_remaining{endpoint=\"a\",provider=\"x\"} 0\nccm_cloud_requests_remaining{provider=\"y\",endpoint=\"a\"} 9 1700000000\n";
+        let findings = judge(text, "it");
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert_eq!(findings[0].objects, ["Endpoint a of x"]);
+        assert_eq!(read(text).len(), 2);
+    }
+}
