@@ -200,7 +200,7 @@ async fn what_the_cloud_leaves_to_the_leader_is_told() {
     assert!(found.contains(" of 5000 requests are left at api of digitalocean"), "{found}");
     // It is no pod.
     let answer = look(&[]);
-    let (_, found) = answer.one("budget", "unjudged");
+    let (_, found) = answer.one("budget", "note");
     assert!(found.ends_with("the leader is no pod in kube-system"), "{found}");
     assert!(answer.of("budget")[0]["fix"].as_str().unwrap().contains("--address"), "{}", answer.text);
     let (_, found) = look(&["--address=https://127.0.0.1:1"]).one("budget", "unjudged");
