@@ -56,9 +56,10 @@ pub(crate) fn may_hold(pod: &Pod, holder: &str) -> bool {
 /// The health port of a host: as its flag says it, else as its manifest calls it. It may have a port of the webhook, and sidecars have theirs.
 pub(crate) fn port(pod: &Pod) -> i32 {
     let flagged = containers(pod).find_map(|container| flag(container, "--secure-port")?.parse().ok());
-    let ports = containers(pod).flat_map(|container| container.ports.iter().flatten());
-    let named =
-        |name: &str| ports.clone().find(|port| port.name.as_deref() == Some(name)).map(|port| port.container_port);
+    let named = |name: &str| {
+        let mut ports = containers(pod).flat_map(|container| container.ports.iter().flatten());
+        ports.find(|port| port.name.as_deref() == Some(name)).map(|port| port.container_port)
+    };
     flagged.or_else(|| PORT_NAMES.iter().find_map(|name| named(name))).unwrap_or(PORT)
 }
 

@@ -2,6 +2,7 @@
 
 use ccm_cloud::{FailedRequest, Reaction};
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::*;
 use crate::explain::{CloudRequest, Next, ServiceExplanation};
