@@ -1,8 +1,11 @@
 //! Failures say what to do, not what happened.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+
+use crate::FailedRequest;
 
 /// How the runtime reacts to a failure. The set is closed, as in the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -58,12 +61,14 @@ pub struct Failure {
     pub retry_after: Option<Duration>,
     /// The field of the Kubernetes object that is wrong, as a path.
     pub field: Option<String>,
+    /// The request to the cloud behind it, where the host saw one fail.
+    pub request: Option<Arc<FailedRequest>>,
 }
 
 impl Failure {
-    /// A failure that says how to react and why, and nothing about time or field.
+    /// A failure that says how to react and why, and nothing about time, field or request.
     pub fn new(reaction: Reaction, message: impl Into<String>) -> Self {
-        Self { reaction, message: message.into(), retry_after: None, field: None }
+        Self { reaction, message: message.into(), retry_after: None, field: None, request: None }
     }
 }
 

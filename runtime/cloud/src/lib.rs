@@ -10,6 +10,7 @@ mod batch;
 mod cluster;
 mod descriptor;
 mod event;
+mod failed_request;
 mod failure;
 mod instance;
 mod leadership;
@@ -30,6 +31,7 @@ pub use descriptor::{
     SharedAddresses, Source, TlsSources, ValueKind,
 };
 pub use event::{EventSink, Severity, Subject};
+pub use failed_request::FailedRequest;
 pub use failure::{Failure, FindError, Problem, Reaction};
 pub use instance::{Finding, Instance, InstanceState, Instances, Need};
 pub use leadership::{Alone, ForbiddenChange, Leadership};

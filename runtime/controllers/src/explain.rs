@@ -11,6 +11,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use ccm_cloud::FailedRequest;
+use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -58,6 +60,60 @@ pub struct LastTry {
     pub reaction: String,
     /// How many seconds ago.
     pub seconds_ago: f64,
+    /// How many tries have failed since the last one that did not; 0 where that is not known.
+    pub tries: u32,
+    /// The request to the cloud behind it, where the host saw one fail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request: Option<CloudRequest>,
+}
+
+/// A request to a cloud that was refused, or that has no answer, as the host saw it. Without secrets.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CloudRequest {
+    /// The route with its variables left out, as the provider calls it, such as `POST /v2/load_balancers`.
+    pub operation: String,
+    /// Such as `POST`.
+    pub method: String,
+    /// The provider's name of the endpoint.
+    pub endpoint: String,
+    /// Scheme, host and port, such as `https://api.digitalocean.com`; empty where it was refused before it had any.
+    pub origin: String,
+    /// Without the query; empty where it was refused before it was looked at.
+    pub path: String,
+    /// What the cloud answered; none where it did not.
+    pub status: Option<u16>,
+    /// Why no use could be made of an answer, by the contract's name, such as `timeout` and `connect`.
+    pub error: Option<String>,
+    /// The ID that the cloud gave the request.
+    pub request_id: Option<String>,
+    /// How often it was sent, the repetitions of the host included; 0 where it was not.
+    pub sent: u32,
+    /// How many seconds ago it was over.
+    pub seconds_ago: f64,
+    /// When that was, in UTC by the clock of the host, such as `2026-11-26T10:00:00Z`: the log of the host has it, and the support of a cloud asks for it.
+    pub at: String,
+}
+
+impl From<&FailedRequest> for CloudRequest {
+    fn from(request: &FailedRequest) -> Self {
+        let FailedRequest { endpoint, origin, operation, method, path, status, error, request_id, sent, at } = request;
+        let passed = SignedDuration::try_from(at.elapsed()).unwrap_or(SignedDuration::MAX);
+        let at_utc = Timestamp::now().checked_sub(passed).map(|at| format!("{at:.0}")).unwrap_or_default();
+        Self {
+            operation: operation.clone(),
+            method: (*method).to_owned(),
+            endpoint: endpoint.clone(),
+            origin: origin.clone(),
+            path: path.clone(),
+            status: *status,
+            error: error.map(ToOwned::to_owned),
+            request_id: request_id.clone(),
+            sent: *sent,
+            seconds_ago: ago(*at),
+            at: at_utc,
+        }
+    }
 }
 
 /// What the service controller knows of a Service.
@@ -116,6 +172,9 @@ pub struct LifecycleExplanation {
     pub answered_seconds_ago: Option<f64>,
     /// Why the cloud gave no answer.
     pub failure: Option<String>,
+    /// The request to the cloud behind that, where the host saw one fail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request: Option<CloudRequest>,
     /// How many seconds ago the cloud first said that there is no machine: a second proof is asked for before the Node is deleted.
     pub absent_seconds_ago: Option<f64>,
     /// Its deletion exceeds the budget.

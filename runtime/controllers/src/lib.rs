@@ -44,7 +44,8 @@ pub use cluster::{
 };
 pub use cluster_addresses::{AddressClash, AddressSources, ClusterAddresses, Lookup, ReservedRange, ServiceRange};
 pub use explain::{
-    Decision, Explainer, HeldDeletion, LastTry, LifecycleExplanation, Next, NodeExplanation, ServiceExplanation,
+    CloudRequest, Decision, Explainer, HeldDeletion, LastTry, LifecycleExplanation, Next, NodeExplanation,
+    ServiceExplanation,
 };
 pub use metrics::{FloatGauge, QueueMetrics, StoreMetrics};
 pub use node::{

@@ -26,4 +26,5 @@ pub use doctor::{DoctorSettings, Report, RightsOf, doctor};
 pub use explain::{
     Answer, ExplainSettings, Explained, Explanation, Target, Wanted, WouldWrite, address, asked, explain,
 };
+pub use plain::shown;
 pub use verdict::Verdict;

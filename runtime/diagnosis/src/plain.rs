@@ -1,9 +1,39 @@
 //! Texts of the cluster, a cloud or a provider, as a terminal may show them.
 
+use std::fmt::Write as _;
+
 /// A text in one line, without line ends and what else a terminal obeys.
 pub(crate) fn one_line(text: &str) -> String {
-    let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let plain: String = text.chars().map(|c| if is_plain(c) { c } else { ' ' }).collect();
     plain.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// JSON that a terminal may show. It is the same for whoever reads it: what JSON leaves as it is, and a terminal obeys, is escaped.
+#[must_use]
+pub fn shown(json: String) -> String {
+    let is_shown = |c: char| c == '\n' || is_plain(c);
+    if json.chars().all(is_shown) {
+        return json;
+    }
+    let mut shown = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_shown(c) {
+            shown.push(c);
+        } else {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                // A String takes everything.
+                let _written = write!(shown, "\\u{unit:04x}");
+            }
+        }
+    }
+    shown
+}
+
+/// Whether a terminal shows it where it stands: no control character, no separator of lines, nothing that turns the direction of text.
+fn is_plain(c: char) -> bool {
+    !c.is_control()
+        && !matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -13,5 +43,16 @@ mod tests {
     #[test]
     fn nothing_in_a_text_moves_a_terminal() {
         assert_eq!(one_line(" the cloud says:\r\n\u{1b}[2Jno\t "), "the cloud says: [2Jno");
+        assert_eq!(one_line("a\u{9b}2Jb\u{202e}c\u{2028}d\u{2066}e"), "a 2Jb c d e");
+        assert_eq!(one_line("M\u{fc}ller \u{1f600}"), "M\u{fc}ller \u{1f600}");
+    }
+
+    #[test]
+    fn json_for_a_terminal_is_the_same_json() {
+        let value = serde_json::json!({ "a": "x\u{1b}[2J\u{9b}2J\u{7f}\u{202e}y", "b": ["M\u{fc}ller \u{1f600}\n"] });
+        let text = shown(serde_json::to_string_pretty(&value).unwrap());
+        assert!(text.chars().all(|c| c == '\n' || is_plain(c)), "{text:?}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
+        assert!(text.contains("\\u009b") && text.contains("M\u{fc}ller"), "{text}");
     }
 }

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::budget::Class;
 use crate::captured::Generation;
+use crate::failed_requests::FailedRequests;
 use crate::memory::{CallMemory, NoRoom};
 
 /// One call, from the network's side.
@@ -28,6 +29,8 @@ pub struct CallScope {
     pub deadline: Instant,
     /// What the process has for it.
     pub memory: CallMemory,
+    /// Its requests that failed.
+    pub failed: FailedRequests,
     requests_left: AtomicUsize,
     bytes_left: AtomicUsize,
     /// Bytes that may still be read for it, whatever becomes of them.
@@ -69,6 +72,7 @@ impl CallScope {
             judges: false,
             deadline: deadline.unwrap_or_else(|| Instant::now() + FOREVER),
             memory: CallMemory::default(),
+            failed: FailedRequests::default(),
             requests_left: AtomicUsize::new(requests),
             bytes_left: AtomicUsize::new(bytes),
             reads_left: AtomicUsize::new(bytes.saturating_mul(READ_IN_VAIN)),

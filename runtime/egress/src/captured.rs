@@ -343,7 +343,7 @@ impl Captured {
 /// What is always kept of a refusal.
 fn status_of(answer: &Response) -> Response {
     let summary = format!("{} (the rest of the answer is not kept: limit login-bytes)", answer.summary);
-    Response { status: answer.status, headers: vec![], body: Bytes::new(), summary }
+    Response { status: answer.status, headers: vec![], body: Bytes::new(), summary, failed: answer.failed.clone() }
 }
 
 impl State {

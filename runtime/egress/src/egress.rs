@@ -8,6 +8,7 @@
 mod attempts;
 mod bodies;
 mod capture;
+mod failed;
 mod forbidden;
 mod guesses;
 mod open;
@@ -219,7 +220,7 @@ impl Egress {
         is_after_another: bool,
     ) -> Result<Response, TransportError> {
         let operation = answer::operation(&request.operation);
-        match self.check(&request, call, is_after_another) {
+        let answer = match self.check(&request, call, is_after_another) {
             Ok(target) => self.admitted(&request, &target, &operation, call).await,
             Err(mut error) => {
                 // It may name what the guest made up.
@@ -231,9 +232,13 @@ impl Egress {
                     Duration::ZERO,
                     Duration::ZERO,
                 );
+                error.failed = Some(self.refused(&request, &operation, error.reason));
                 Err(error.after(&operation))
             }
-        }
+        };
+        let failed = answer.as_ref().map_or_else(|error| &error.failed, |answer| &answer.failed);
+        failed.iter().for_each(|failed| call.failed.note(failed));
+        answer
     }
 
     /// An answer that another exchange brought counts when it is handed out; one's own has counted while it was read.

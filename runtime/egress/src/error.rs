@@ -2,7 +2,10 @@
 
 mod client;
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use ccm_cloud::FailedRequest;
 
 use crate::budget::{NoTurn, NoTurnReason};
 use crate::memory::NoRoom;
@@ -49,6 +52,8 @@ pub struct TransportError {
     pub retry_after: Option<Duration>,
     /// For people. No secrets, no bodies.
     pub message: String,
+    /// The request: who shares the answer of another is told of the same one.
+    pub(crate) failed: Option<Arc<FailedRequest>>,
 }
 
 impl TransportReason {
@@ -84,7 +89,7 @@ pub enum CredentialRefusal {
 impl TransportError {
     /// Nothing was sent.
     pub(crate) const fn unsent(reason: TransportReason, message: String) -> Self {
-        Self { reason, maybe_sent: false, retry_after: None, message }
+        Self { reason, maybe_sent: false, retry_after: None, message, failed: None }
     }
 
     /// Nothing was sent, because nobody grants it.
@@ -148,6 +153,6 @@ impl From<NoTurn> for TransportError {
             NoTurnReason::Throttled => TransportReason::Throttled,
             NoTurnReason::Open => TransportReason::Connect,
         };
-        Self { reason, maybe_sent: false, retry_after: Some(no_turn.retry_after), message: no_turn.message }
+        Self { retry_after: Some(no_turn.retry_after), ..Self::unsent(reason, no_turn.message) }
     }
 }

@@ -1,9 +1,11 @@
 //! The vocabulary of the imports `http` and `credentials`: what a provider asks for, and what it gets.
 
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use ccm_cloud::FailedRequest;
 
 pub use crate::encoding::Encoding;
 pub use crate::signature::{Algorithm, Digest};
@@ -207,6 +209,8 @@ pub struct Response {
     pub body: Bytes,
     /// One line for messages: operation, status, request id, and what came instead of JSON.
     pub summary: String,
+    /// The request, where the status is that of a failure: who shares the answer is told of the same one.
+    pub(crate) failed: Option<Arc<FailedRequest>>,
 }
 
 impl Response {

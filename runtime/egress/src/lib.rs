@@ -29,6 +29,7 @@ mod egress;
 mod encoding;
 mod endpoints;
 mod error;
+mod failed_requests;
 mod file_stamp;
 #[cfg(test)]
 mod fuzz;
@@ -60,6 +61,7 @@ pub use carryover::Carryover;
 pub use context::ProviderContext;
 pub use egress::{Barrier, Blocked, Egress, EgressConfig, OpenError, Predecessor, Way};
 pub use error::{CredentialRefusal, TransportError, TransportReason};
+pub use failed_requests::FailedRequests;
 pub use log::{CallLog, Level, LogLimits};
 pub use memory::{CallMemory, MemoryBudget, MemoryShare, NoRoom};
 pub use one_line::line;

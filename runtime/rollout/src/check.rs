@@ -37,12 +37,7 @@ mod tests {
 
     #[test]
     fn a_refused_login_names_the_credentials_and_where_they_come_from() {
-        let failure = |reaction| Failure {
-            reaction,
-            message: "login failed: POST /v3/auth/tokens: 401".to_owned(),
-            retry_after: None,
-            field: None,
-        };
+        let failure = |reaction| Failure::new(reaction, "login failed: POST /v3/auth/tokens: 401");
         let given = [("password", "Global.password in /etc/cloud.conf"), ("id", "env:OS_ID")];
         let given = given.map(|(name, place)| (name.to_owned(), place.to_owned()));
         let refused = unjudged(failure(Reaction::Unauthorized), &given);

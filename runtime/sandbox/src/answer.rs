@@ -61,6 +61,7 @@ pub(crate) fn failure(failure: types::Failure) -> Failure {
         message: line(&failure.message, MAX_MESSAGE),
         retry_after: failure.retry_after_ms.map(|ms| Duration::from_millis(u64::from(ms))),
         field: failure.field.map(|field| line(&field, MAX_FIELD)),
+        request: None,
     }
 }
 

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ccm_cloud::{EventSink, Service};
-use ccm_egress::{CallLog, CallMemory, CallScope, Class, MemoryBudget, MemoryShare, NoRoom, ProviderContext};
+use ccm_egress::{
+    CallLog, CallMemory, CallScope, Class, FailedRequests, MemoryBudget, MemoryShare, NoRoom, ProviderContext,
+};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -187,6 +189,8 @@ pub(crate) struct Subject {
     pub(crate) changes: ChangeFlag,
     /// Which Nodes it was told by their labels, where that is of interest.
     pub(crate) selected: Option<Selected>,
+    /// Its requests to the cloud that failed.
+    pub(crate) failed: FailedRequests,
 }
 
 /// Label selectors of a call, each with the Nodes that it matched.
@@ -238,6 +242,7 @@ impl Subject {
             judges: false,
             changes: ChangeFlag::default(),
             selected: None,
+            failed: FailedRequests::default(),
         }
     }
 }
@@ -405,6 +410,7 @@ fn scope(settings: &CallSettings, subject: &Subject, memory: CallMemory, start: 
     );
     scope.judges = subject.judges;
     scope.memory = memory;
+    scope.failed = subject.failed.clone();
     scope
 }
 

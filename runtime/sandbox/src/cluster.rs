@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ccm_cloud::{CallFuture, Cluster, ClusterSubject, Descriptor, Failure, Node, Service};
-use ccm_egress::Class;
+use ccm_egress::{Class, FailedRequests};
 
 use crate::answer::{Objects, cluster_failures, unless_failed};
 use crate::call::{ChangeFlag, ServiceId, Subject, call};
@@ -51,6 +51,7 @@ impl Provider {
             judges: false,
             changes: changes.clone(),
             selected: None,
+            failed: FailedRequests::default(),
         };
         let objects = Objects::new(&nodes, &services);
         let entering = self.entering();

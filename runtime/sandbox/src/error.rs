@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ccm_cloud::{Failure, FindError, Reaction};
-use ccm_egress::NoRoom;
+use ccm_egress::{FailedRequests, NoRoom};
 use wasmtime::Trap;
 
 /// The contract that this host speaks.
@@ -160,10 +160,10 @@ impl CallError {
     }
 
     /// The same for whoever asked about several nodes.
-    pub(crate) fn into_find_error(self, function: &str, provider: &str) -> FindError {
+    pub(crate) fn into_find_error(self, function: &str, provider: &str, failed: &FailedRequests) -> FindError {
         // The cloud may be slow, or other calls may need the memory: fewer nodes would not help.
         let would_help = !matches!(self, Self::OutOfTime(_) | Self::OutOfRoom(..));
-        let failure = self.into_failure(function, provider);
+        let failure = failed.of_whole(self.into_failure(function, provider));
         if would_help { FindError::Crashed(failure) } else { FindError::Failed(failure) }
     }
 }

@@ -224,7 +224,7 @@ const fn to_algorithm(algorithm: Algorithm) -> credentials::Algorithm {
 }
 
 fn to_response(response: Response) -> http::Response {
-    let Response { status, headers, body, summary } = response;
+    let Response { status, headers, body, summary, .. } = response;
     http::Response { status, headers, body: body.into(), summary }
 }
 

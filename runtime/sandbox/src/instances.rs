@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ccm_cloud::{FindError, Finding, Instances, Need, Node};
-use ccm_egress::Class;
+use ccm_egress::{Class, FailedRequests};
 
 use crate::answer::{Asked, findings, unless_failed};
 use crate::call::{ChangeFlag, Subject, call};
@@ -27,7 +27,10 @@ impl Instances for Provider {
             judges: false,
             changes: ChangeFlag::default(),
             selected: None,
+            failed: FailedRequests::default(),
         };
+        let failed = subject.failed.clone();
+        let is_one = nodes.len() == 1;
         let own_ids = nodes.iter().map(|node| node.provider_id.clone()).collect();
         let asked = Asked { own_ids, descriptor: &self.descriptor, function: FUNCTION };
         let entering = self.entering();
@@ -45,6 +48,17 @@ impl Instances for Provider {
             },
             unless_failed(|given| findings(given, &asked)),
         );
-        Ok(answer.await.map_err(|error| error.into_find_error(FUNCTION, &self.descriptor.name))??)
+        match answer.await {
+            Ok(Ok(mut findings)) => {
+                for finding in &mut findings {
+                    if let Finding::Unknown(failure) = finding {
+                        failed.explain(failure, is_one);
+                    }
+                }
+                Ok(findings)
+            }
+            Ok(Err(failure)) => Err(failed.of_whole(failure).into()),
+            Err(error) => Err(error.into_find_error(FUNCTION, &self.descriptor.name, &failed)),
+        }
     }
 }

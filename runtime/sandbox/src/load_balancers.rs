@@ -7,7 +7,7 @@ use ccm_cloud::{
     Backend, CallFuture, Descriptor, Failure, Ingress, LoadBalancers, Mark, Outcome, Problem, Reaction, Service,
     Standing, Wish,
 };
-use ccm_egress::Class;
+use ccm_egress::{Class, FailedRequests};
 use wasmtime::Store;
 
 use crate::answer::{self, IngressRule, OutcomeRules, Read, unless_failed};
@@ -32,12 +32,18 @@ fn writing(service: &Service) -> Subject {
         judges: false,
         changes: ChangeFlag::default(),
         selected: None,
+        failed: FailedRequests::default(),
     }
 }
 
 /// A call that changes nothing, for a Service that somebody waits for.
 fn looking(service: &Service) -> Subject {
     Subject { class: Class::Initialise, read_only: true, ..writing(service) }
+}
+
+/// With the request to the cloud behind its failure.
+fn explained(outcome: Outcome, failed: &FailedRequests) -> Outcome {
+    Outcome { failure: outcome.failure.map(|failure| failed.of_whole(failure)), ..outcome }
 }
 
 /// A call of an interface that the component does not have.
@@ -51,17 +57,21 @@ impl Provider {
         exports.cloned().ok_or_else(|| not_exported(&self.descriptor, "load-balancers"))
     }
 
-    /// Asks something about one Service that changes nothing.
+    /// Asks something about one Service that changes nothing. Also returns which requests to the cloud failed.
     async fn ask<R: Send + Leaving + 'static, T>(
         &self,
         function: &'static str,
         service: Service,
         work: Ask<R>,
         read: impl FnOnce(R) -> Read<T> + Send,
-    ) -> Result<T, Failure> {
+    ) -> (Result<T, Failure>, FailedRequests) {
         let code = self.code();
-        let exports = self.balancers(&code)?;
+        let exports = match self.balancers(&code) {
+            Ok(exports) => exports,
+            Err(failure) => return (Err(failure), FailedRequests::default()),
+        };
         let subject = looking(&service);
+        let failed = subject.failed.clone();
         let service = convert::service(service, &self.entering());
         let answer = call(
             &self.settings,
@@ -76,7 +86,7 @@ impl Provider {
             },
             read,
         );
-        answer.await.map_err(self.no_answer(function))
+        (answer.await.map_err(self.no_answer(function)), failed)
     }
 
     fn no_answer(&self, function: &'static str) -> impl FnOnce(CallError) -> Failure {
@@ -118,6 +128,7 @@ impl Provider {
         };
         let selected = Selected::default();
         let subject = Subject { class, selected: Some(selected.clone()), ..writing(&service) };
+        let failed = subject.failed.clone();
         let entering = self.entering();
         let own: Vec<Backend> = backends.iter().filter(|backend| !self.leaves(backend)).cloned().collect();
         let (service, backends) = (convert::service(service, &entering), convert::backends(&own));
@@ -137,10 +148,11 @@ impl Provider {
             },
             |given| answer::outcome(given, self.rules(IngressRule::Needed)),
         );
-        match answer.await {
+        let outcome = match answer.await {
             Ok(outcome) => Outcome { selected: selected.take(), ..outcome },
             Err(error) => Outcome::failed(self.no_answer(function)(error)),
-        }
+        };
+        explained(outcome, &failed)
     }
 
     async fn take_away(&self, service: Service) -> Outcome {
@@ -150,6 +162,7 @@ impl Provider {
             Err(failure) => return Outcome::failed(failure),
         };
         let subject = writing(&service);
+        let failed = subject.failed.clone();
         let entering = self.entering();
         let service = convert::service(service, &entering);
         let answer = call(
@@ -162,7 +175,8 @@ impl Provider {
             },
             |given| answer::outcome(given, self.rules(IngressRule::Gone)),
         );
-        answer.await.unwrap_or_else(|error| Outcome::failed(self.no_answer(DELETE)(error)))
+        let outcome = answer.await.unwrap_or_else(|error| Outcome::failed(self.no_answer(DELETE)(error)));
+        explained(outcome, &failed)
     }
 }
 
@@ -179,7 +193,9 @@ impl LoadBalancers for Provider {
         Box::pin(async move {
             let work: Ask<_> =
                 |exports, store, service| Box::pin(async move { exports.call_name(store, &service).await });
-            self.ask("load-balancers.name", service, work, |name: String| Ok(answer::name(&name))).await
+            let (answer, failed) =
+                self.ask("load-balancers.name", service, work, |name: String| Ok(answer::name(&name))).await;
+            answer.map_err(|failure| failed.of_whole(failure))
         })
     }
 
@@ -187,7 +203,8 @@ impl LoadBalancers for Provider {
         Box::pin(async move {
             let work: Ask<_> =
                 |exports, store, service| Box::pin(async move { exports.call_locks(store, &service).await });
-            self.ask("load-balancers.locks", service, work, answer::locks).await
+            let (answer, failed) = self.ask("load-balancers.locks", service, work, answer::locks).await;
+            answer.map_err(|failure| failed.of_whole(failure))
         })
     }
 
@@ -196,7 +213,8 @@ impl LoadBalancers for Provider {
             let work: Ask<Result<Option<Vec<types::Ingress>>, _>> =
                 |exports, store, service| Box::pin(async move { exports.call_get(store, &service).await });
             let read = unless_failed(|found: Option<_>| found.map(answer::ingress).transpose());
-            self.ask("load-balancers.get", service, work, read).await?
+            let (answer, failed) = self.ask("load-balancers.get", service, work, read).await;
+            answer.flatten().map_err(|failure| failed.of_whole(failure))
         })
     }
 
@@ -205,7 +223,8 @@ impl LoadBalancers for Provider {
             let work: Ask<Result<Option<load_balancers::Mark>, _>> =
                 |exports, store, service| Box::pin(async move { exports.call_get_mark(store, &service).await });
             let read = unless_failed(|mark: Option<_>| mark.map(answer::mark).transpose());
-            self.ask("load-balancers.get-mark", service, work, read).await?
+            let (answer, failed) = self.ask("load-balancers.get-mark", service, work, read).await;
+            answer.flatten().map_err(|failure| failed.of_whole(failure))
         })
     }
 
@@ -232,6 +251,7 @@ impl LoadBalancers for Provider {
             let exports = code.optional.load_balancer_orphan.clone();
             let exports = exports.ok_or_else(|| not_exported(&self.descriptor, "load-balancer-orphan"))?;
             let subject = writing(&service);
+            let failed = subject.failed.clone();
             let service = convert::service(service, &self.entering());
             let answer = call(
                 &self.settings,
@@ -243,7 +263,7 @@ impl LoadBalancers for Provider {
                 },
                 unless_failed(|told| Ok(answer::sentences(told))),
             );
-            answer.await.map_err(self.no_answer(FUNCTION))?
+            answer.await.map_err(self.no_answer(FUNCTION)).flatten().map_err(|failure| failed.of_whole(failure))
         })
     }
 
@@ -302,6 +322,7 @@ impl LoadBalancers for Provider {
                 judges: false,
                 changes: ChangeFlag::default(),
                 selected: None,
+                failed: FailedRequests::default(),
             };
             let asked = wishes.len();
             let entering = self.entering();

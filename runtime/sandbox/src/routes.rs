@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ccm_cloud::{
     CallFuture, Descriptor, Failure, Node, Route, RouteChangeError, RouteOutcome, RouteState, RouteWish, Routes,
 };
-use ccm_egress::Class;
+use ccm_egress::{Class, FailedRequests};
 
 use crate::answer::unless_failed;
 use crate::bindings::exports::ccm::cloud::routes;
@@ -34,6 +34,7 @@ impl Provider {
             judges: false,
             changes: ChangeFlag::default(),
             selected: None,
+            failed: FailedRequests::default(),
         };
         let entering = self.entering();
         let nodes: Vec<_> = nodes.into_iter().map(|node| convert::node(node, &entering)).collect();
@@ -68,6 +69,7 @@ impl Provider {
             judges: false,
             changes: ChangeFlag::default(),
             selected: None,
+            failed: FailedRequests::default(),
         };
         let asked = obsolete.len().saturating_add(wanted.len());
         let obsolete: Vec<_> = obsolete.into_iter().map(to_route).collect();

@@ -43,10 +43,12 @@ impl Syncer {
         let known = self.memory.known(node);
         let keeper = self.lookups.keeper(provider_id(node));
         let provider = keeper.map(|keeper| self.lookups.name_of(keeper)).filter(|name| !name.is_empty());
-        let last_try = known.failure.map(|KnownFailure { message, reaction, at, .. }| LastTry {
+        let last_try = known.failure.map(|KnownFailure { message, reaction, at, tries, request, .. }| LastTry {
             message,
             reaction: reaction.to_owned(),
             seconds_ago: ago(at),
+            tries,
+            request: request.as_deref().map(Into::into),
         });
         let explanation = NodeExplanation {
             uid: Some(node.uid.as_deref().unwrap_or_default().to_owned()),

@@ -2,8 +2,10 @@
 //! deleted, so memory is bounded by the Nodes that wait.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_cloud::FailedRequest;
 use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
@@ -35,6 +37,10 @@ pub(crate) struct KnownFailure {
     pub(crate) message: String,
     pub(crate) reaction: &'static str,
     pub(crate) at: Instant,
+    /// How many tries have failed, with this one.
+    pub(crate) tries: u32,
+    /// The request to the cloud behind it.
+    pub(crate) request: Option<Arc<FailedRequest>>,
     /// Only a change of the Node helps.
     pub(crate) until_change: bool,
 }
@@ -109,7 +115,8 @@ impl Memory {
     /// The last try for this Node failed.
     pub(crate) fn failed(&self, name: &str, failure: KnownFailure) {
         if let Some(entry) = self.nodes.lock().get_mut(name) {
-            entry.failure = Some(failure);
+            let before = entry.failure.as_ref().map_or(0, |failure| failure.tries);
+            entry.failure = Some(KnownFailure { tries: before.saturating_add(failure.tries), ..failure });
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_apiserver::{ApiError, EventRecorder, EventRequest, cut, node_reference};
-use ccm_cloud::{Failure, Instance, Lookups, Need, Reaction, Severity};
+use ccm_cloud::{FailedRequest, Failure, Instance, Lookups, Need, Reaction, Severity};
 use jiff::Timestamp;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::Semaphore;
@@ -67,6 +67,14 @@ impl SyncError {
             Self::Write(WriteError::ProvidedIp { .. }) => Reaction::Invalid.as_str(),
             Self::Write(WriteError::Refused { .. } | WriteError::Machine { .. }) => Reaction::Conflict.as_str(),
             Self::Write(WriteError::Api(_) | WriteError::Unanswered(_)) => "api",
+        }
+    }
+
+    /// The request to the cloud behind it.
+    fn request(&self) -> Option<Arc<FailedRequest>> {
+        match self {
+            Self::Lookup { failure, .. } => failure.request.clone(),
+            _ => None,
         }
     }
 
@@ -237,6 +245,8 @@ impl Syncer {
                 message: cut(&error.to_string(), MAX_ERROR).to_owned(),
                 reaction: error.reaction(),
                 at: Instant::now(),
+                tries: 1,
+                request: error.request(),
                 until_change: verdict == Verdict::Change,
             },
         );

@@ -4,8 +4,10 @@
 //! All of it is gone with the process: a new one begins with a first look.
 
 use std::collections::{HashMap, hash_map};
+use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_cloud::FailedRequest;
 use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
@@ -65,8 +67,8 @@ struct UnreadyNode {
     held: Option<Gauge>,
     /// By which budget.
     held_by: Option<HeldBy>,
-    /// Why the last look had no answer.
-    failure: Option<String>,
+    /// Why the last look had no answer, and the request to the cloud behind that.
+    failure: Option<(String, Option<Arc<FailedRequest>>)>,
     is_deleted: bool,
     told: HashMap<Topic, (&'static str, Instant)>,
 }
@@ -244,9 +246,9 @@ impl Memory {
     }
 
     /// Why the last look at this Node had no answer.
-    pub(crate) fn has_no_answer(&self, name: &str, why: String) {
+    pub(crate) fn has_no_answer(&self, name: &str, why: String, request: Option<Arc<FailedRequest>>) {
         if let Some(entry) = self.nodes.lock().get_mut(name) {
-            entry.failure = Some(why);
+            entry.failure = Some((why, request));
         }
     }
 
@@ -255,10 +257,12 @@ impl Memory {
         let nodes = self.nodes.lock();
         let entry = nodes.get(&node.name_any()).filter(|entry| entry.identity == Identity::of(node));
         let Some(entry) = entry else { return LifecycleExplanation::default() };
+        let (failure, request) = entry.failure.clone().unzip();
         LifecycleExplanation {
             answer: entry.last.map(|(answer, _)| answer.to_owned()),
             answered_seconds_ago: entry.last.map(|(_, at)| ago(at)),
-            failure: entry.failure.clone(),
+            failure,
+            request: request.flatten().as_deref().map(Into::into),
             absent_seconds_ago: entry.first_absent.map(ago),
             held: entry.held_by.as_ref().map(|by| by.explained(period)),
             ..LifecycleExplanation::default()
@@ -277,7 +281,7 @@ impl Memory {
             unready.add(name.clone(), |name| troubles::UnreadyNode {
                 name,
                 answer: entry.last.map(|(answer, _)| answer),
-                failure: entry.failure.clone(),
+                failure: entry.failure.as_ref().map(|(why, _)| why.clone()),
                 next_look: left.filter(|left| !entry.is_deleted && !left.is_zero()),
             });
         }

@@ -199,7 +199,8 @@ impl Syncer {
         };
         let now = Instant::now();
         let wait = self.memory.unknown(&name, word, at_least, now);
-        self.memory.has_no_answer(&name, cut(&failure.to_string(), MAX_ERROR).to_owned());
+        let why = cut(&failure.to_string(), MAX_ERROR).to_owned();
+        self.memory.has_no_answer(&name, why, failure.request.clone());
         if failure.reaction != Reaction::Elsewhere && self.memory.is_news(&name, Topic::Unknown, word, now) {
             tracing::warn!(
                 node = name,

@@ -481,6 +481,7 @@ impl ServiceEntry {
         self.offer_changed = false;
         self.doubt = Doubt::None;
         self.attempt = None;
+        self.last_run.failed = None;
         self.delays = None;
         self.at_work = None;
         self.progress = None;

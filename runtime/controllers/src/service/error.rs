@@ -1,9 +1,10 @@
 //! Why a Service does not have the load balancer that it should have, or still has one: the same words for every provider.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_apiserver::ApiError;
-use ccm_cloud::{Failure, Reaction};
+use ccm_cloud::{FailedRequest, Failure, Reaction};
 
 use crate::queue::Verdict;
 use crate::reaction;
@@ -57,6 +58,14 @@ impl SyncError {
         match self {
             Self::Cloud { failure, .. } => failure.reaction.as_str(),
             Self::Api { .. } => "api",
+        }
+    }
+
+    /// The request to the cloud behind it.
+    pub(crate) fn request(&self) -> Option<Arc<FailedRequest>> {
+        match self {
+            Self::Cloud { failure, .. } => failure.request.clone(),
+            Self::Api { .. } => None,
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 
 use super::entry::ServiceEntry;
 use super::key::Key;
+use super::last_run::LastFailure;
 use super::ownership::Work;
 use super::plan::Plan;
 use super::predicates::class;
@@ -70,11 +71,16 @@ impl Syncer {
 fn remembered(entry: &ServiceEntry) -> (ServiceExplanation, bool) {
     let (failed, attempt) = (&entry.last_run.failed, entry.attempt.as_ref());
     let last_try = attempt.map(|attempt| {
-        let (reaction, at) = failed.map_or(("", None), |(reaction, at)| (reaction, Some(at)));
+        let message = attempt.why.clone();
+        let Some(LastFailure { reaction, at, tries, request }) = failed else {
+            return LastTry { message, ..LastTry::default() };
+        };
         LastTry {
-            message: attempt.why.clone(),
-            reaction: reaction.to_owned(),
-            seconds_ago: at.map(ago).unwrap_or_default(),
+            message,
+            reaction: (*reaction).to_owned(),
+            seconds_ago: ago(*at),
+            tries: *tries,
+            request: request.as_deref().map(Into::into),
         }
     });
     let decided = entry.last_run.decision.as_ref();

@@ -4,7 +4,7 @@ use ccm_apiserver::{EventRequest, service_reference};
 use ccm_cloud::{Reaction, Severity};
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt as _;
-use tokio::time::{Duration, Instant};
+use tokio::time::Duration;
 
 use super::annotations::written_after;
 use super::condition::{self, Difference, ReadyCondition};
@@ -70,7 +70,7 @@ impl Syncer {
         }
         let failed = self.memory.with(key, |entry| {
             let why = condition::why(error);
-            entry.last_run.failed = Some((error.reaction(), Instant::now()));
+            entry.fails(error);
             entry.failed(tried.purpose, tried.backends, error.is_pending(), why, verdict, queue)
         });
         failed.unwrap_or(verdict)

@@ -19,6 +19,8 @@ pub(crate) struct EventTold {
     pub(crate) is_warning: bool,
     /// A kubelet tells of other things: disks, memory, images.
     pub(crate) is_of_kubelet: bool,
+    /// Of the object that it is about, where it says so.
+    pub(crate) uid: Option<String>,
     pub(crate) reason: String,
     pub(crate) note: String,
     pub(crate) at: Option<Timestamp>,
@@ -32,10 +34,17 @@ impl EventTold {
         Self {
             is_warning: event.type_.as_deref() == Some("Warning"),
             is_of_kubelet: event.reporting_controller.as_deref() == Some("kubelet"),
+            uid: event.regarding.and_then(|about| about.uid).filter(|uid| !uid.is_empty()),
             reason: event.reason.unwrap_or_default(),
             note: event.note.unwrap_or_default(),
             at,
         }
+    }
+
+    /// Whether it may be about the object with this UID: it says no other one. Kubelets say the name of their Node.
+    pub(crate) fn is_about(&self, target: &Target, uid: &str) -> bool {
+        let is_name = |told: &str| matches!(target, Target::Node { name } if name == told);
+        self.uid.as_deref().is_none_or(|told| uid.is_empty() || told == uid || is_name(told))
     }
 
     /// In one line.

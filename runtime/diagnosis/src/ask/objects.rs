@@ -23,6 +23,17 @@ pub(crate) enum Object {
     Node(NodeFacts),
 }
 
+impl Object {
+    /// The UID; empty where nobody says it.
+    pub(crate) fn uid(&self) -> &str {
+        match self {
+            Self::Missing | Self::Unread => "",
+            Self::Service(facts) => &facts.uid,
+            Self::Node(facts) => &facts.uid,
+        }
+    }
+}
+
 /// What a Service says.
 #[derive(Debug, Default)]
 pub(crate) struct ServiceFacts {

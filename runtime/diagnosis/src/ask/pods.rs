@@ -11,6 +11,8 @@ pub(crate) const MANAGER: &str = "cloud-controller-manager";
 pub(crate) const LABEL: (&str, &str) = ("app.kubernetes.io/name", "wasm-ccm");
 /// Our program.
 const HOST: &str = "wasm-ccm";
+/// What manifests call the health port: ours, and what others may.
+const PORT_NAMES: [&str; 2] = ["metrics", "health"];
 /// The health port, where a pod does not say.
 const PORT: i32 = 10_258;
 
@@ -51,10 +53,14 @@ pub(crate) fn may_hold(pod: &Pod, holder: &str) -> bool {
     !host.is_empty() && (pod.metadata.name.as_deref() == Some(host) || is_node)
 }
 
-/// The health port of a host.
+/// The health port of a host: as its flag says it, else as its manifest calls it. It may have a port of the webhook, and sidecars have theirs.
 pub(crate) fn port(pod: &Pod) -> i32 {
-    let ports = containers(pod).flat_map(|container| container.ports.iter().flatten());
-    ports.map(|port| port.container_port).next().unwrap_or(PORT)
+    let flagged = containers(pod).find_map(|container| flag(container, "--secure-port")?.parse().ok());
+    let named = |name: &str| {
+        let mut ports = containers(pod).flat_map(|container| container.ports.iter().flatten());
+        ports.find(|port| port.name.as_deref() == Some(name)).map(|port| port.container_port)
+    };
+    flagged.or_else(|| PORT_NAMES.iter().find_map(|name| named(name))).unwrap_or(PORT)
 }
 
 /// Who may hold a Lease, of these pods.
@@ -156,6 +162,25 @@ mod tests {
             (vec![pod("by-hand", "node-3", &runs("/usr/bin/wasm-ccm"))], "node-3_7", Whose::Host("by-hand".to_owned())),
         ] {
             assert_eq!(whose(&pods, holder), wanted, "{holder}");
+        }
+    }
+
+    /// With the webhook, whose port comes first in the rendered manifest, that one was asked.
+    #[test]
+    fn the_health_port_is_that_of_the_flag_or_the_one_with_its_name() {
+        let webhook = json!({ "name": "webhook", "containerPort": 10_260 });
+        let metrics = json!({ "name": "metrics", "containerPort": 10_258 });
+        let other = json!({ "name": "metrics", "containerPort": 9_258 });
+        for (args, ports, wanted) in [
+            (json!([]), json!([webhook, metrics]), 10_258),
+            (json!([]), json!([webhook, other]), 9_258),
+            (json!(["run", "--secure-port=8443"]), json!([webhook, metrics]), 8_443),
+            (json!(["--secure-port", "8443"]), json!([]), 8_443),
+            (json!(["--secure-port=x"]), json!([webhook]), 10_258),
+            (json!([]), json!([{ "containerPort": 10_260 }]), 10_258),
+        ] {
+            let more = json!({ "spec": { "containers": [{ "name": "c", "args": args, "ports": ports }] } });
+            assert_eq!(port(&pod("a", "b", &more)), wanted, "{args} {ports}");
         }
     }
 

@@ -39,6 +39,22 @@ pub(super) fn of(reaction: &str, target: &Target) -> Option<String> {
     Some(text.to_owned())
 }
 
+/// What the host does about it by itself; nothing where the reaction is unknown.
+pub(super) fn meaning(reaction: &str) -> Option<&'static str> {
+    Some(match reaction {
+        "retry" => "the host tries again, each time a bit later",
+        "throttled" => "the host tries again when the cloud allows it",
+        "pending" => "the host looks again until the cloud is done",
+        "unauthorized" => "the host tries again slowly, and at once with another credential",
+        "conflict" => "the host reads again what there is, and tries again",
+        "quota" | "unsupported" => "the host tries again slowly",
+        "invalid" => "the host does not try again before the object changes",
+        "elsewhere" => "the host leaves it alone",
+        "api" | "absent" => "the host asks again, each time a bit later",
+        _ => return None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use ccm_cloud::Reaction;
@@ -61,8 +77,12 @@ mod tests {
         ];
         for reaction in all {
             assert!(of(reaction.as_str(), &target).is_some(), "{reaction:?}");
+            assert!(meaning(reaction.as_str()).is_some(), "{reaction:?}");
         }
-        assert_eq!(of("", &target), None);
+        for reaction in ["api", "absent"] {
+            assert!(of(reaction, &target).is_some() && meaning(reaction).is_some(), "{reaction}");
+        }
+        assert_eq!((of("", &target), meaning("")), (None, None));
         assert!(of("invalid", &target).unwrap().contains("Node"));
     }
 }

@@ -69,6 +69,16 @@ impl Asked {
             Err(why) => Self::failed(format!("{place}: {why}")),
         }
     }
+
+    /// Nothing but why, where it is a host that leads under another Lease: what that one does not know of is not unknown.
+    fn unless_another(self, holder: &str) -> Self {
+        match (&self.answer, &self.place) {
+            (Some(answer), Some(place)) if !answer.leader.contains(holder) => {
+                Self::failed(format!("{place} is not {holder}, and leads under another Lease: {}", answer.leader))
+            }
+            _ => self,
+        }
+    }
 }
 
 /// The address of a health port, as the operator writes it.
@@ -152,14 +162,24 @@ impl Place<'_> {
                 return Asked::failed(format!("{told}; the pods in {namespace} cannot be read: {why}"));
             }
         };
-        let Some(pod) = pods.iter().find(|pod| is_host(pod) && may_hold(pod, holder)) else {
+        let candidates: Vec<&Pod> = pods.iter().filter(|pod| is_host(pod) && may_hold(pod, holder)).collect();
+        let Some(pod) = candidates.first() else {
             let told = self.told(&hold).await;
             let (label, value) = LABEL;
             return Asked::failed(format!(
                 "{told}, and is no pod in {namespace} that lives and has the label {label}={value}: say with --address where its health port is"
             ));
         };
-        let mut asked = self.ask(pod, "the leader, ", target).await;
+        // In the host network, those of one node cannot be told apart before they have answered.
+        let mut asked = Asked::default();
+        for pod in candidates.iter().take(ASKED) {
+            let one = self.ask(pod, "the leader, ", target).await.unless_another(holder);
+            asked.tried.extend(one.tried);
+            if one.answer.is_some() {
+                asked = Asked { answer: one.answer, place: one.place, ..asked };
+                break;
+            }
+        }
         if asked.answer.is_none() {
             let (pod, port) = (pod.name_any(), port(pod));
             asked.tried.push(format!(

@@ -7,11 +7,13 @@
 //! | [`leader`] | finds the leader, and asks it |
 //! | [`reason`] | what follows, with what the object and its Events say: what is wrong, when the next try is, what to do |
 //! | [`advice`] | what to do about each reaction |
+//! | [`cloud_call`] | the request to the cloud behind a failure, in words |
 //! | [`text`] | for people |
 //!
 //! What nobody says is told to be unknown, with what was tried.
 
 mod advice;
+mod cloud_call;
 pub(crate) mod leader;
 mod page;
 mod reason;

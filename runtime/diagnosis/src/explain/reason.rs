@@ -5,7 +5,7 @@ mod service;
 #[cfg(test)]
 mod tests;
 
-use ccm_controllers::{LastTry, Next};
+use ccm_controllers::{CloudRequest, LastTry, Next};
 use ccm_rollout::status::Refusal;
 use serde::Serialize;
 
@@ -45,6 +45,17 @@ pub(super) struct Failure {
     pub(super) reaction: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) seconds_ago: Option<f64>,
+    /// How many tries have failed since the last one that did not; 0 where nobody says.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(super) tries: u32,
+    /// The request to the cloud behind it, where the leader saw one fail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) request: Option<CloudRequest>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+const fn is_zero(tries: &u32) -> bool {
+    *tries == 0
 }
 
 /// What is told.
@@ -93,8 +104,11 @@ pub struct Explanation {
 /// What follows.
 pub(super) fn explain(facts: Facts) -> Explanation {
     let Facts { target, object, answer, asked, refusals, rejections, events, is_silent, tried } = facts;
+    let mut events = events;
+    // The object may have taken the name of another one over: what was told of that one is not about this one.
+    events.retain(|event| event.is_about(&target, object.uid()));
     let of_leader = answer.iter().flat_map(|answer| &answer.refusals);
-    let refused = of_leader.chain(&refusals).map(refusal).chain(rejections.iter().map(EventTold::text));
+    let refused = of_leader.chain(&refusals).map(refusal).chain(rejections.iter().map(EventTold::text)).take(MOST);
     let mut told = Explanation {
         object: target.to_string(),
         events: events.iter().map(EventTold::text).collect(),
@@ -127,6 +141,10 @@ pub(super) fn explain(facts: Facts) -> Explanation {
     told
 }
 
+/// So many refusals are told. A host has one for each of its sources.
+const MOST: usize = 20;
+/// No time that is told is longer: 100 years, in seconds. What answers in the place of a host may say anything.
+const LONGEST: f64 = 3_155_760_000.0;
 const REFUSED: &str = "correct what is refused: a host that cannot use its component does not become the leader, and nobody works meanwhile (docs/guides/upgrade-a-provider.md)";
 const UNKNOWN: &str =
     "see whether a host of wasm-ccm runs and leads (kubectl -n kube-system get pods,leases), and ask it with --address";
@@ -143,8 +161,9 @@ impl Explanation {
     /// The last try failed, and this is done about it.
     fn failed(&mut self, last: LastTry, target: &Target) {
         self.advice.extend(super::advice::of(&last.reaction, target));
-        let LastTry { message, reaction, seconds_ago } = last;
-        self.failure = Some(Failure { message, reaction: Some(reaction), seconds_ago: Some(seconds_ago) });
+        let LastTry { message, reaction, seconds_ago, tries, request } = last;
+        self.failure =
+            Some(Failure { message, reaction: Some(reaction), seconds_ago: Some(seconds_ago), tries, request });
     }
 
     fn planned(&mut self, next: Next) {
@@ -157,7 +176,7 @@ impl Explanation {
             _ if seen.is_empty() => return false,
             None => "the leader does not know the object yet: ask again",
             Some(uid) if uid != seen => {
-                "the leader knows another object of this name, with another UID: it was replaced just now; ask again"
+                "the leader knows another object of this name, with another UID: it was replaced just now, or the leader is that of another cluster; ask again, and check --address and --kubeconfig"
             }
             Some(_) => return false,
         };
@@ -180,11 +199,12 @@ fn told_next(next: Next) -> (Option<String>, Option<f64>) {
 }
 
 /// A time, for people.
-fn about(seconds: f64) -> String {
-    match seconds {
+pub(super) fn about(seconds: f64) -> String {
+    match seconds.clamp(0.0, LONGEST) {
         seconds if seconds < 120.0 => format!("{:.0} s", seconds.ceil()),
         seconds if seconds < 7_200.0 => format!("{:.0} min", seconds / 60.0),
-        seconds => format!("{:.0} h", seconds / 3_600.0),
+        seconds if seconds < 172_800.0 => format!("{:.0} h", seconds / 3_600.0),
+        seconds => format!("{:.0} days", seconds / 86_400.0),
     }
 }
 

@@ -1,8 +1,10 @@
 //! An explanation for people: one fact per line, with the label in front.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use super::reason::Explanation;
+use super::reason::{Explanation, about};
+use super::{advice, cloud_call};
 use crate::plain::one_line as line;
 use crate::verdict::Verdict;
 
@@ -14,6 +16,33 @@ impl Explanation {
     }
 }
 
+/// So much of a text is shown, in bytes: a condition and an Event may be as long as somebody likes. JSON has all of it.
+const MAX_TEXT: usize = 2_000;
+/// Of a message, so that what stands after it in the line is shown as well.
+const MAX_MESSAGE: usize = 1_800;
+
+fn cut(text: &str, most: usize) -> Cow<'_, str> {
+    match text.get(..text.floor_char_boundary(most)) {
+        Some(start) if start.len() < text.len() => Cow::Owned(format!("{start}…")),
+        _ => Cow::Borrowed(text),
+    }
+}
+
+/// How often it has failed, where that is more than once.
+fn tries(tries: u32) -> String {
+    if tries > 1 { format!(", the {tries}{} failure in a row", ordinal(tries)) } else { String::new() }
+}
+
+const fn ordinal(number: u32) -> &'static str {
+    match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    }
+}
+
 fn of(explanation: &Explanation) -> String {
     let Explanation { object, summary, provider, class, decision, failure, next, advice, .. } = explanation;
     let Explanation { held, refused, dry_run, events, asked, tried, verdict, leader, .. } = explanation;
@@ -22,18 +51,25 @@ fn of(explanation: &Explanation) -> String {
         Verdict::Wrong => "not as it should be",
         Verdict::Unknown => "not known",
     };
-    let mut text = format!("{object}: {word}: {}\n", line(summary));
+    let mut text = format!("{object}: {word}: {}\n", cut(&line(summary), MAX_TEXT));
     let mut fact = |label: &str, value: &str| {
         // A String takes everything.
-        let _written = writeln!(text, "  {label:10} {}", line(value));
+        let _written = writeln!(text, "  {label:10} {}", cut(&line(value), MAX_TEXT));
     };
     let optional = [("provider", provider), ("class", class), ("decision", decision)];
     optional.iter().for_each(|(label, value)| value.iter().for_each(|value| fact(label, value)));
     if let Some(failure) = failure {
-        let ago = failure.seconds_ago.map(|seconds| format!(" ({seconds:.0} s ago)")).unwrap_or_default();
-        fact("last try", &format!("{}{ago}", failure.message));
+        let ago = failure.seconds_ago.map(|seconds| format!(" ({} ago{})", about(seconds), tries(failure.tries)));
+        fact("last try", &format!("{}{}", cut(&failure.message, MAX_MESSAGE), ago.unwrap_or_default()));
+        if let Some(request) = &failure.request {
+            let is_named = cloud_call::is_named(request, &failure.message);
+            let doubt = if is_named { "" } else { "; the last that failed in this try, and maybe not the reason" };
+            fact("cloud call", &format!("{}{doubt}", cloud_call::place(request)));
+            fact("answer", &cloud_call::outcome(request));
+        }
         if let Some(reaction) = failure.reaction.as_deref().filter(|reaction| !reaction.is_empty()) {
-            fact("reaction", reaction);
+            let meaning = advice::meaning(reaction).map(|meaning| format!(": {meaning}")).unwrap_or_default();
+            fact("reaction", &format!("{reaction}{meaning}"));
         }
     }
     held.iter().for_each(|held| fact("held", held));
@@ -52,6 +88,8 @@ fn of(explanation: &Explanation) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ccm_controllers::CloudRequest;
+
     use super::super::reason::Failure;
     use super::*;
 
@@ -66,7 +104,20 @@ mod tests {
             failure: Some(Failure {
                 message: "POST /x: 503".into(),
                 reaction: Some("retry".into()),
-                seconds_ago: None,
+                seconds_ago: Some(3.0),
+                tries: 2,
+                request: Some(CloudRequest {
+                    operation: "POST /x".into(),
+                    method: "POST".into(),
+                    endpoint: "api".into(),
+                    origin: "https://api.example".into(),
+                    path: "/x".into(),
+                    status: Some(503),
+                    request_id: Some("r-1\u{1b}[2J".into()),
+                    sent: 3,
+                    seconds_ago: 4.0,
+                    ..CloudRequest::default()
+                }),
             }),
             next: Some("in 4 s".into()),
             advice: vec!["wait".into()],
@@ -79,13 +130,34 @@ mod tests {
         let told = "service default/web: not as it should be: the cloud failed
   provider   cloud
   decision   ensure the load balancer
-  last try   POST /x: 503
-  reaction   retry
+  last try   POST /x: 503 (3 s ago, the 2nd failure in a row)
+  cloud call POST https://api.example/x (endpoint api); the last that failed in this try, and maybe not the reason
+  answer     503 Service Unavailable, request ID r-1 [2J (sent 3 times, 4 s ago)
+  reaction   retry: the host tries again, each time a bit later
   next try   in 4 s
   dry run    would write something
   event      Warning X: [2Jgone next
   asked      the host at https://127.0.0.1:1/: leader: this process
   to do      wait";
         assert_eq!(of(&explanation), told);
+    }
+
+    #[test]
+    fn a_text_of_any_length_is_cut_and_what_stands_after_it_is_not() {
+        let failure = Failure { message: "x".repeat(1 << 20), seconds_ago: Some(3.0), ..Failure::default() };
+        let events = vec!["\u{fc}".repeat(1 << 20)];
+        let explanation = Explanation { failure: Some(failure), events, ..Explanation::default() };
+        let text = of(&explanation);
+        assert!(text.len() < 5_000 && text.contains("x\u{2026} (3 s ago)"), "{}", text.len());
+        assert!(text.contains("\u{fc}\u{2026}\n"), "{text}");
+    }
+
+    #[test]
+    fn a_row_of_failures_is_counted_as_people_count() {
+        let told = [0, 1, 2, 3, 4, 11, 12, 13, 21, 111].map(|number| tries(number));
+        let wanted = ["", "", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "111th"];
+        for (told, wanted) in told.iter().zip(wanted) {
+            assert!(told.contains(wanted) && (told.is_empty() == wanted.is_empty()), "{told} {wanted}");
+        }
     }
 }

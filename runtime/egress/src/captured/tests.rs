@@ -10,7 +10,7 @@ use crate::error::TransportReason;
 const MOST: usize = 2_000;
 
 fn response(status: u16) -> Response {
-    Response { status, headers: vec![], body: Bytes::from_static(b"catalogue"), summary: String::new() }
+    Response { status, headers: vec![], body: Bytes::from_static(b"catalogue"), summary: String::new(), failed: None }
 }
 
 /// A login that takes 50 ms and gives a token that lives for `life`.

@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue};
 use tokio::time::Instant;
 
+use super::failed::Answered;
 use super::render::Rendered;
 use super::{Egress, NetworkLimits};
 use crate::answer;
@@ -57,14 +58,16 @@ impl Egress {
         };
         let mut delays = self.settings.retry.delays();
         let mut maybe_sent = false;
-        let mut attempt = 1_u32;
+        let (mut attempt, mut sent) = (1_u32, 0_u32);
         loop {
             let arrived = Instant::now();
             let permit = budget.acquire(call.class(), call.deadline).await;
             let mut permit = match permit {
                 Ok(permit) => permit,
                 Err(refusal) => {
-                    let error = prefix(TransportError { maybe_sent, ..refusal.into() });
+                    let mut error = prefix(TransportError { maybe_sent, ..refusal.into() });
+                    let nothing = Answered { error: Some(error.reason), ..Answered::default() };
+                    error.failed = Some(self.failed(request, target, operation, nothing, sent));
                     self.tell(
                         &request.endpoint,
                         operation,
@@ -79,13 +82,15 @@ impl Egress {
                 call.begins();
             }
             let start = Instant::now();
+            let mut answered = Answered::default();
             let outcome = match self.prepare(request, target) {
                 Ok((client, rendered)) => {
                     // So that the call can drop the value that it used, and log in again.
                     for (credential, generation) in &rendered.used {
                         call.saw(credential, *generation, false);
                     }
-                    self.exchange(client, request, rendered, call, &mut permit).await
+                    sent = sent.saturating_add(1);
+                    self.exchange(client, request, rendered, call, &mut permit, &mut answered).await
                 }
                 // Nothing was sent, and nothing in it is secret. Cleaned, what the component wrote would show it without a request whether
                 // it guessed a secret.
@@ -108,7 +113,10 @@ impl Egress {
                         Ok((veiled, taken)) => {
                             self.trace(request, operation, attempt, &rendered, Some(&veiled), None, time, waited);
                             let answer = match self.hides_answer(request, status) {
-                                None => self.answer(operation, veiled, taken),
+                                None => {
+                                    answered.request_id = answer::request_id(&veiled.headers);
+                                    self.answer(operation, veiled, taken)
+                                }
                                 Some(why) => Ok(status_alone(operation, status, why)),
                             };
                             answer.and_then(|answer| {
@@ -142,9 +150,20 @@ impl Egress {
                     tokio::time::sleep(delay).await;
                 }
                 _ => {
-                    let (answer, held) = answer
-                        .map_err(|error| TransportError { maybe_sent: error.maybe_sent || maybe_sent, ..error })?;
+                    answered.error = answer.as_ref().err().map(|error| error.reason);
+                    let failed = match &answer {
+                        Ok((answer, _)) if is_good(answer.status) => None,
+                        _ => Some(self.failed(request, target, operation, answered, sent)),
+                    };
+                    let (mut answer, held) = match answer {
+                        Ok(answered) => answered,
+                        Err(error) => {
+                            let maybe_sent = error.maybe_sent || maybe_sent;
+                            return Err(TransportError { maybe_sent, failed, ..error });
+                        }
+                    };
                     held.keep();
+                    answer.failed = failed;
                     return Ok(answer);
                 }
             }
@@ -169,6 +188,7 @@ impl Egress {
         mut rendered: Rendered,
         call: &'a CallScope,
         permit: &mut Permit,
+        answered: &mut Answered,
     ) -> Result<(Raw, Rendered, Held<'a>), (TransportError, Option<Rendered>)> {
         let limits = *self.limits();
         // What takes longer would arrive when another process may already make changes.
@@ -188,6 +208,7 @@ impl Egress {
             Err(error) => return Err((self.unanswered(error, request, &rendered, time, term), Some(rendered))),
         };
         let status = answer.status().as_u16();
+        answered.status = Some(status);
         let answer_headers = answer.headers().clone();
         // Others may wait for what they say, whatever becomes of the body.
         permit.answered(status, &answer_headers);
@@ -198,8 +219,8 @@ impl Egress {
             Err(error) => {
                 let raw = Raw { status, headers: answer_headers, body: Bytes::new(), bytes: 0 };
                 let veiled = self.of_request(&rendered).and_then(|own| self.veiled(raw, &own));
-                let id = veiled.ok().and_then(|veiled| answer::request_id(&veiled.headers));
-                Err((error.after(&answer::status_line(status, id.as_deref())), Some(rendered)))
+                answered.request_id = veiled.ok().and_then(|veiled| answer::request_id(&veiled.headers));
+                Err((error.after(&answer::status_line(status, answered.request_id.as_deref())), Some(rendered)))
             }
         }
     }
@@ -300,7 +321,7 @@ impl Egress {
             return Err(TransportError::unsent(TransportReason::Other, summary).sent());
         }
         let headers = headers::response_headers(&headers, &self.limits().headers).map_err(after)?;
-        Ok(Response { status, headers, body, summary })
+        Ok(Response { status, headers, body, summary, failed: None })
     }
 
     /// A text without the values of credentials.
@@ -350,7 +371,7 @@ impl Egress {
 fn status_alone(operation: &str, status: u16, why: &str) -> Response {
     let why = format!("the rest of the answer is not shown, as {why}");
     let summary = format!("{} ({why})", answer::summary(operation, status, None, None));
-    Response { status, headers: vec![], body: Bytes::new(), summary }
+    Response { status, headers: vec![], body: Bytes::new(), summary, failed: None }
 }
 
 /// A number of 64 bits, since the JSON log makes a text of a larger one.

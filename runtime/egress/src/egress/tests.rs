@@ -3,6 +3,7 @@
 mod beside_signature;
 mod calls;
 mod cloud;
+mod failed;
 mod forbidden;
 mod guesses;
 mod logins;

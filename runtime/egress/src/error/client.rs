@@ -38,6 +38,7 @@ pub(crate) fn no_answer(error: reqwest::Error, what: &str) -> TransportError {
         maybe_sent: !error.is_connect() && !error.is_builder(),
         retry_after: None,
         message: line(&message, MAX_MESSAGE),
+        failed: None,
     }
 }
 

@@ -16,7 +16,7 @@ const A: Key = [1; 32];
 const B: Key = [2; 32];
 
 fn response(status: u16, body: Vec<u8>) -> Result<Response, TransportError> {
-    Ok(Response { status, headers: Vec::new(), body: body.into(), summary: String::new() })
+    Ok(Response { status, headers: Vec::new(), body: body.into(), summary: String::new(), failed: None })
 }
 
 fn failure() -> Result<Response, TransportError> {

@@ -20,6 +20,7 @@ mod cluster;
 mod configuration;
 mod crashes;
 mod denials;
+mod failed_requests;
 mod hostile;
 mod hurry;
 mod limits;

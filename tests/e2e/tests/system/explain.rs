@@ -66,8 +66,10 @@ async fn a_stuck_service_is_followed_to_its_failing_cloud_call_in_one_command() 
         "provider   digitalocean",
         "decision   ensure the load balancer with digitalocean: nothing is recorded of it",
         "POST /v2/load_balancers: 422",
-        "request ID ",
-        "reaction   retry",
+        "cloud call POST http://127.0.0.1:",
+        "/v2/load_balancers (endpoint ",
+        "answer     422 Unprocessable Entity, request ID ",
+        "reaction   retry: the host tries again",
         "next try   in ",
         "to do      nothing, if the cloud has an outage",
         "asked      the host at https://127.0.0.1:",
@@ -77,6 +79,22 @@ async fn a_stuck_service_is_followed_to_its_failing_cloud_call_in_one_command() 
     let next = told["nextSeconds"].as_f64().unwrap();
     assert!(code == Some(1) && (1.0..=600.0).contains(&next), "{told:#}");
     assert_eq!((&told["verdict"], &told["failure"]["reaction"]), (&json!("wrong"), &json!("retry")), "{told:#}");
+    let request = &told["failure"]["request"];
+    let said = |field: &str| request[field].as_str().unwrap_or_default();
+    let id = said("requestId");
+    assert!(!id.is_empty() && text.contains(&format!("request ID {id} (")), "{told:#}");
+    assert!(told["failure"]["message"].as_str().unwrap().contains(id), "{told:#}");
+    assert_eq!(
+        (said("method"), said("operation"), said("path")),
+        ("POST", "POST /v2/load_balancers", "/v2/load_balancers"),
+        "{told:#}"
+    );
+    assert_eq!(
+        (&request["status"], &request["sent"], &told["failure"]["tries"]),
+        (&json!(422), &json!(1), &json!(1)),
+        "{told:#}"
+    );
+    assert!(said("origin").starts_with("http://127.0.0.1:") && said("at").ends_with('Z'), "{told:#}");
 
     // As kubectl takes it; the kubeconfig says no other namespace.
     for words in [&["service", "web"][..], &["svc/web"], &["Services", "web", "-n", "default"]] {

@@ -1,8 +1,9 @@
 //! What happens to a Node that cannot be initialised, and what an operator is told.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cloud::{AddressKind, Failure, Finding, Instance, Reaction};
+use ccm_cloud::{AddressKind, FailedRequest, Failure, Finding, Instance, Reaction};
 use kube::runtime::reflector::ObjectRef;
 use serde_json::json;
 
@@ -245,4 +246,36 @@ async fn of_all_nodes_those_that_wait_are_listed_by_name_with_what_is_known_of_e
     ];
     assert_eq!((all, first), (3, expected.into()));
     assert_eq!(bench.scraped("ccm_nodes_uninitialized"), 3.0, "the metric counts the same");
+}
+
+/// What whoever asks is told of the last try: the request behind it, and how many tries have failed.
+#[tokio::test(start_paused = true)]
+async fn a_try_that_failed_is_remembered_with_its_request_until_one_succeeds() {
+    let request = FailedRequest {
+        endpoint: "api".into(),
+        origin: "https://api.example".into(),
+        operation: "GET /servers/{id}".into(),
+        method: "GET",
+        path: "/servers/7".into(),
+        status: Some(503),
+        error: None,
+        request_id: Some("r-7".into()),
+        sent: 3,
+        at: tokio::time::Instant::now(),
+    };
+    let failed = Failure { request: Some(Arc::new(request)), ..Failure::new(Reaction::Retry, "no answer") };
+    let mut bench = Bench::new();
+    bench.add(node("node0").tainted());
+    bench.cloud.answer(
+        "node0",
+        [Finding::Unknown(failed.clone()), Finding::Unknown(failed.clone()), Finding::Absent, found(|_| ())],
+    );
+    let known = || bench.syncer.memory.known(&bench.syncer.store.get(&ObjectRef::new("node0")).unwrap()).failure;
+    for (tries, request) in [(1, failed.request.clone()), (2, failed.request), (3, None)] {
+        bench.sync("node0").await;
+        let known = known().expect("it failed");
+        assert_eq!((known.tries, known.request), (tries, request), "{}", known.message);
+    }
+    bench.sync("node0").await;
+    assert!(known().is_none());
 }

@@ -1,8 +1,9 @@
 //! More Nodes than may be deleted at once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cloud::{Failure, Finding, Need, Reaction};
+use ccm_cloud::{FailedRequest, Failure, Finding, Need, Reaction};
 
 use super::{Bench, lost};
 use crate::explain::HeldDeletion;
@@ -159,6 +160,27 @@ async fn whoever_asks_is_told_which_budget_holds_a_deletion_and_nothing_of_it_on
     all(&bench, 4, 60).await;
     let back = explained("n03");
     assert_eq!((back.answer.as_deref(), back.held, back.absent_seconds_ago), (Some("running"), None, None));
+    let request = FailedRequest {
+        endpoint: "api".into(),
+        origin: "https://api.example".into(),
+        operation: "GET /servers/{id}".into(),
+        method: "GET",
+        path: "/servers/n03".into(),
+        status: Some(503),
+        error: None,
+        request_id: Some("r-7".into()),
+        sent: 3,
+        at: tokio::time::Instant::now(),
+    };
+    let failure = Failure { request: Some(Arc::new(request)), ..Failure::new(Reaction::Retry, "no answer") };
+    bench.cloud.answer("n03", [Finding::Unknown(failure)]);
+    all(&bench, 4, 600).await;
+    let lost = explained("n03");
+    let request = lost.request.expect("the host saw it");
+    assert_eq!(
+        (lost.failure.as_deref(), request.status, request.request_id.as_deref()),
+        (Some("no answer"), Some(503), Some("r-7"))
+    );
 }
 
 #[tokio::test(start_paused = true)]

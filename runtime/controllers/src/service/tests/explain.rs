@@ -1,10 +1,11 @@
 //! What whoever asks about one Service is told.
 
-use ccm_cloud::Reaction;
+use ccm_cloud::{FailedRequest, Reaction};
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::*;
-use crate::explain::{Next, ServiceExplanation};
+use crate::explain::{CloudRequest, Next, ServiceExplanation};
 use crate::queue::places;
 use crate::service::ServiceView;
 use crate::troubles::{Listed, ServiceTrouble};
@@ -17,12 +18,47 @@ async fn explained(bench: &Bench, name: &str) -> ServiceExplanation {
     view.explain("default", name).await.expect("the controller is there")
 }
 
+fn failed_request() -> FailedRequest {
+    FailedRequest {
+        endpoint: "api".into(),
+        origin: "https://api.example".into(),
+        operation: "POST /balancers".into(),
+        method: "POST",
+        path: "/v2/balancers".into(),
+        status: Some(503),
+        error: None,
+        request_id: Some("r-7".into()),
+        sent: 3,
+        at: Instant::now(),
+    }
+}
+
+/// How often the last try is said to have failed.
+async fn tries(bench: &Bench) -> u32 {
+    explained(bench, "web").await.last_try.map_or(0, |last| last.tries)
+}
+
+#[tokio::test(start_paused = true)]
+async fn tries_that_fail_are_counted_until_one_does_not() {
+    let mut bench = Bench::new();
+    bench.add(service("web"));
+    let retry = || failure(Reaction::Retry, "the cloud fails");
+    bench.cloud.fail("ensure", "web", [retry(), retry(), failure(Reaction::Pending, "creating"), retry()]);
+    for wanted in [1, 2, 2, 3, 0] {
+        bench.sync("web").await;
+        assert_eq!(tries(&bench).await, wanted);
+        tokio::time::advance(Duration::from_secs(600)).await;
+        bench.catch_up();
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_service_that_fails_says_what_was_decided_what_failed_and_how_that_is_reacted_to() {
     let mut bench = Bench::new();
     bench.add(service("web"));
     let refused = "POST /balancers: 503 Service Unavailable (request ID r-7)";
-    bench.cloud.fail("ensure", "web", [failure(Reaction::Quota, refused)]);
+    let request = Some(Arc::new(failed_request()));
+    bench.cloud.fail("ensure", "web", [Failure { request, ..failure(Reaction::Quota, refused) }]);
     let before = explained(&bench, "web").await;
     assert_eq!((before.provider.as_deref(), before.decision, before.last_try), (Some("fake"), None, None));
     bench.sync("web").await;
@@ -36,7 +72,23 @@ async fn a_service_that_fails_says_what_was_decided_what_failed_and_how_that_is_
     assert_eq!(decision.seconds_ago.round(), 7.0);
     let last = told.last_try.unwrap();
     assert_eq!(last.message, format!("failed to ensure load balancer: {refused} (quota)"));
-    assert_eq!((last.reaction.as_str(), last.seconds_ago.round()), ("quota", 7.0));
+    assert_eq!((last.reaction.as_str(), last.seconds_ago.round(), last.tries), ("quota", 7.0, 1));
+    let request = last.request.unwrap();
+    assert!(request.at.ends_with('Z') && request.at.len() == "2026-11-26T10:00:00Z".len(), "{}", request.at);
+    let expected = CloudRequest {
+        operation: "POST /balancers".into(),
+        method: "POST".into(),
+        endpoint: "api".into(),
+        origin: "https://api.example".into(),
+        path: "/v2/balancers".into(),
+        status: Some(503),
+        error: None,
+        request_id: Some("r-7".into()),
+        sent: 3,
+        seconds_ago: request.seconds_ago,
+        at: request.at.clone(),
+    };
+    assert_eq!((request.seconds_ago.round(), request), (7.0, expected));
     assert_eq!((told.not_ready.as_deref(), told.is_wanted), (Some("QuotaExceeded"), true));
     assert_eq!(told.next, Next::Unknown, "no queue runs");
     tokio::time::advance(Duration::from_secs(600)).await;

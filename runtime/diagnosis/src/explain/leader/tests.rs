@@ -23,6 +23,8 @@ struct Server {
     /// What the proxy answers for each pod.
     status: u16,
     proxied: String,
+    /// The same for single pods.
+    of_each: Vec<(&'static str, String)>,
 }
 
 fn pod(name: &str, node: &str) -> Value {
@@ -38,11 +40,13 @@ fn server() -> Server {
         pods: vec![pod("ccm-b", "node-2"), pod("ccm-a", "node-1")],
         status: 200,
         proxied: answer(true),
+        of_each: vec![],
     }
 }
 
 fn answer(leads: bool) -> String {
-    serde_json::to_string(&Answer { leads, leader: "leader: x".into(), ..Answer::default() }).unwrap()
+    let leader = format!("leader: this process, {HOLDER}");
+    serde_json::to_string(&Answer { leads, leader, ..Answer::default() }).unwrap()
 }
 
 impl Server {
@@ -61,7 +65,8 @@ impl Server {
                 }
                 PODS => (200, json!({ "metadata": {}, "items": self.pods }).to_string()),
                 path if path.starts_with(PODS) && path.ends_with(":10258/proxy/explain/v1/service/default/web") => {
-                    (self.status, self.proxied.clone())
+                    let of_pod = self.of_each.iter().find(|(pod, _)| path.contains(&format!("https:{pod}:")));
+                    (self.status, of_pod.map_or(&self.proxied, |(_, told)| told).clone())
                 }
                 path => panic!("nobody asks for {path}"),
             };
@@ -83,10 +88,11 @@ impl Server {
 async fn the_pod_of_the_holder_is_asked_through_the_api_server() {
     for (holder, node) in [(HOLDER, "node-1"), (HOLDER, "node-1.example"), ("ccm-a_0", "elsewhere")] {
         let pods = vec![pod("ccm-b", "node-2"), pod("ccm-a", node)];
-        let asked = Server { holder, pods, ..server() }.asked().await;
+        let proxied = answer(true).replace(HOLDER, holder);
+        let asked = Server { holder, pods, proxied, ..server() }.asked().await;
         assert_eq!(asked.tried, [""; 0], "{holder} {node}");
         assert_eq!(asked.place.as_deref(), Some("the leader, pod kube-system/ccm-a"));
-        assert_eq!(asked.answer.unwrap().leader, "leader: x");
+        assert_eq!(asked.answer.unwrap().leader, format!("leader: this process, {holder}"));
     }
 }
 
@@ -101,7 +107,7 @@ async fn what_does_not_work_is_told_with_the_way_out_and_is_no_answer() {
         (200, "<html>".to_owned(), "something else than an explanation"),
         (200, "{\"leads\":7}".to_owned(), "something else than an explanation"),
         (200, long, "longer than 1048576 bytes"),
-        (200, answer(false), "does not lead and knows nothing of objects: leader: x"),
+        (200, answer(false), "does not lead and knows nothing of objects: leader: this process"),
     ] {
         let asked = Server { status, proxied, ..server() }.asked().await;
         assert!(asked.answer.is_none() && asked.place.is_none(), "{part}");
@@ -109,6 +115,44 @@ async fn what_does_not_work_is_told_with_the_way_out_and_is_no_answer() {
         assert!(!asked.tried.iter().any(|tried| tried.contains(char::is_control)), "{:?}", asked.tried);
         assert!(asked.tried[1].contains("kubectl -n kube-system port-forward ccm-a 10258"), "{:?}", asked.tried);
         assert!(asked.tried[2].ends_with(" leads"), "{:?}", asked.tried);
+    }
+}
+
+/// Two hosts with two Leases on one node: the first one was asked, and what it did not know of was told to be nobody's.
+#[tokio::test(start_paused = true)]
+async fn a_host_on_the_same_node_that_leads_under_another_lease_is_not_believed() {
+    let of_other = answer(true).replace(HOLDER, "node-1_11111111-1111-1111-1111-111111111111");
+    let pods = vec![pod("ccm-other", "node-1"), pod("ccm-a", "node-1")];
+    let of_each = vec![("ccm-other", of_other.clone()), ("ccm-a", answer(true))];
+    let asked = Server { pods: pods.clone(), of_each, ..server() }.asked().await;
+    assert_eq!(asked.place.as_deref(), Some("the leader, pod kube-system/ccm-a"), "{:?}", asked.tried);
+    assert!(asked.tried[0].contains("ccm-other is not node-1_0000") && asked.tried.len() == 1, "{:?}", asked.tried);
+    let asked = Server { pods, proxied: of_other, ..server() }.asked().await;
+    assert!(asked.answer.is_none() && asked.place.is_none() && asked.tried.len() == 4, "{:?}", asked.tried);
+    assert!(
+        asked.tried[1].contains("leads under another Lease: leader: this process, node-1_1111"),
+        "{:?}",
+        asked.tried
+    );
+}
+
+/// A host that takes the connection and says nothing, or never ends.
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_is_slow_is_not_waited_for() {
+    let endless = |_: Request<Body>| async {
+        let body = futures::stream::unfold((), |()| async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Some((Ok::<_, Infallible>(hyper::body::Frame::data(hyper::body::Bytes::from_static(b" "))), ()))
+        });
+        Ok::<_, Infallible>(Response::new(Body::wrap_body(http_body_util::StreamBody::new(Box::pin(body)))))
+    };
+    let silent = |_: Request<Body>| std::future::pending::<Result<Response<Body>, Infallible>>();
+    let clients =
+        [Client::new(tower::service_fn(endless), "default"), Client::new(tower::service_fn(silent), "default")];
+    for client in clients {
+        let began = tokio::time::Instant::now();
+        let why = ask(&client, PROXY, None).await.unwrap_err();
+        assert_eq!((why.as_str(), began.elapsed().as_secs()), ("no answer within 10s", 10));
     }
 }
 

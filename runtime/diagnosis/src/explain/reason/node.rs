@@ -127,7 +127,10 @@ fn initialised(told: &mut Explanation, facts: Option<&NodeFacts>, lifecycle: &Li
             let (message, reaction) = (lifecycle.failure.clone().unwrap_or_default(), lifecycle.answer.clone());
             let target = Target::Node { name: String::new() };
             told.advice.extend(reaction.as_deref().and_then(|reaction| super::super::advice::of(reaction, &target)));
-            told.failure = Some(super::Failure { message, reaction, seconds_ago: lifecycle.answered_seconds_ago });
+            let request = lifecycle.request.clone();
+            let seconds_ago = lifecycle.answered_seconds_ago;
+            told.failure =
+                Some(super::Failure { message, reaction, seconds_ago, request, ..super::Failure::default() });
         }
         _ => {
             told.is(Verdict::Wrong, format!("it is initialised, and not Ready: {}", kubelet()));

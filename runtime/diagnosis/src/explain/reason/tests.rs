@@ -48,7 +48,22 @@ fn known() -> ServiceExplanation {
 }
 
 fn last(reaction: &str) -> Option<LastTry> {
-    Some(LastTry { message: "POST /x: 503 (request ID r-1)".into(), reaction: reaction.into(), seconds_ago: 1.0 })
+    Some(LastTry {
+        message: "POST /x: 503 (request ID r-1)".into(),
+        reaction: reaction.into(),
+        seconds_ago: 1.0,
+        tries: 3,
+        request: Some(request()),
+    })
+}
+
+fn request() -> CloudRequest {
+    CloudRequest {
+        operation: "POST /x".into(),
+        status: Some(503),
+        request_id: Some("r-1".into()),
+        ..CloudRequest::default()
+    }
 }
 
 #[test]
@@ -57,7 +72,9 @@ fn the_leader_says_what_failed_when_the_next_try_is_and_what_to_do() {
     let told = service(Some(ServiceExplanation { last_try: last("quota"), decision, ..known() }), wanted());
     assert_eq!(told.verdict, Verdict::Wrong);
     assert_eq!(told.decision.as_deref(), Some("ensure the load balancer with cloud, 61 s ago"));
-    assert_eq!(told.failure.unwrap().message, "POST /x: 503 (request ID r-1)");
+    let failure = told.failure.unwrap();
+    assert_eq!(failure.message, "POST /x: 503 (request ID r-1)");
+    assert_eq!((failure.request, failure.tries, failure.seconds_ago), (Some(request()), 3, Some(1.0)));
     assert_eq!((told.next.as_deref(), told.next_seconds), (Some("in 4 s"), Some(3.2)));
     assert!(told.advice[0].starts_with("raise the limit of the account"), "{:?}", told.advice);
     assert!(told.tried.is_empty(), "{:?}", told.tried);
@@ -377,5 +394,41 @@ fn what_is_said_of_the_node_before_counts_for_nothing() {
 
 #[test]
 fn a_time_is_told_in_a_unit_that_people_read() {
-    assert_eq!([0.2, 59.0, 600.0, 43_200.0].map(about), ["1 s", "59 s", "10 min", "12 h"]);
+    assert_eq!(
+        [-1.0, 0.2, 59.0, 600.0, 43_200.0, 604_800.0, 1e300].map(about),
+        ["0 s", "1 s", "59 s", "10 min", "12 h", "7 days", "36525 days"]
+    );
+}
+
+/// A Service that took a name over was told the failure of the one before, while no leader could be asked.
+#[test]
+fn an_event_about_the_object_before_counts_for_nothing() {
+    let event = |uid: Option<&str>, reason: &str| EventTold {
+        is_warning: true,
+        uid: uid.map(ToOwned::to_owned),
+        reason: reason.into(),
+        note: format!("{reason} happened"),
+        ..EventTold::default()
+    };
+    let events = || vec![event(Some("0"), "Old"), event(Some("1"), "New"), event(None, "Nobodys")];
+    let going = ServiceFacts { is_deleting: true, needs_cleanup: true, is_known_here: true, ..wanted() };
+    let told = explain(Facts { events: events(), ..facts(web(), Object::Service(going)) });
+    assert_eq!(told.events, ["Warning New: New happened", "Warning Nobodys: Nobodys happened"]);
+    assert_eq!(told.failure.unwrap().message, "New happened");
+    let unread = explain(Facts { events: events(), ..facts(web(), Object::Unread) });
+    assert_eq!(unread.events.len(), 3, "nobody knows which one it is");
+    // Kubelets say the name of the Node where its UID should be.
+    let object = Object::Node(NodeFacts { uid: "1".into(), ..NodeFacts::default() });
+    let told = explain(Facts {
+        events: vec![event(Some("n1"), "Kubelet"), event(Some("n2"), "Old")],
+        ..facts(Target::Node { name: "n1".into() }, object)
+    });
+    assert_eq!(told.events, ["Warning Kubelet: Kubelet happened"]);
+}
+
+#[test]
+fn no_more_refusals_are_told_than_people_read() {
+    let refusal = Refusal { source: "s".into(), reason: "r".into(), ..Refusal::default() };
+    let told = explain(Facts { refusals: vec![refusal; 5_000], ..facts(web(), Object::Unread) });
+    assert_eq!(told.refused.len(), MOST);
 }
