@@ -15,6 +15,7 @@ mod places;
 mod render;
 mod settings;
 mod ways;
+mod span;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;

@@ -78,6 +78,7 @@ impl Egress {
             if request.effect != Effect::Read {
                 call.begins();
             }
+            let span = self.span(request, target, operation, attempt);
             let start = Instant::now();
             let outcome = match self.prepare(request, target) {
                 Ok((client, rendered)) => {
@@ -106,6 +107,7 @@ impl Egress {
                     });
                     let answer = match veiled {
                         Ok((veiled, taken)) => {
+                            self.span_answered(&span, &veiled.headers);
                             self.trace(request, operation, attempt, &rendered, Some(&veiled), None, time, waited);
                             let answer = match self.hides_answer(request, status) {
                                 None => self.answer(operation, veiled, taken),
@@ -133,6 +135,8 @@ impl Egress {
             };
             drop(permit);
             self.tell(&request.endpoint, operation, told, time, waited);
+            self.span_ended(&span, told, answer.as_ref().err());
+            drop(span);
             maybe_sent |= matches!(&answer, Err(error) if error.maybe_sent);
             let again = may_repeat(request.effect, retry_outcome(told, &answer));
             let delay = if again { delays.next() } else { None };
