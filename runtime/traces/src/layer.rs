@@ -53,7 +53,7 @@ pub(crate) struct SpanData {
     /// What went wrong; empty where there are no words for it.
     pub(crate) error: Option<String>,
     /// Whether it is sent. A trace is sent as a whole or not at all.
-    is_sampled: bool,
+    pub(crate) is_sampled: bool,
 }
 
 /// Listens to spans.
@@ -131,10 +131,10 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
 impl SpanData {
     fn set(&mut self, field: &Field, value: Value) {
         let name = field.name();
-        match self.attributes.iter_mut().find(|(other, _)| *other == name) {
-            Some((_, before)) => *before = value,
-            None if self.attributes.len() < MOST => self.attributes.push((name, value)),
-            None => {}
+        if let Some((_, before)) = self.attributes.iter_mut().find(|(other, _)| *other == name) {
+            *before = value;
+        } else if self.attributes.len() < MOST {
+            self.attributes.push((name, value));
         }
     }
 }

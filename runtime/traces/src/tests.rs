@@ -3,6 +3,7 @@ use std::convert::Infallible;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
 
 use ccm_cloud::SPANS;
 use http_body_util::{BodyExt as _, Full};
@@ -19,6 +20,7 @@ use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::*;
+use crate::layer::{Kind, Place, SpanData, Value};
 use crate::metrics::Outcome;
 
 fn settings(variables: &[(&str, &str)]) -> anyhow::Result<Option<Settings>> {
@@ -89,6 +91,40 @@ fn a_variable_that_cannot_be_used_is_named_and_a_secret_is_not_shown() {
         assert!(told.contains(wanted) && !told.contains("Geheimnis"), "{told}");
     }
 }
+
+/// The bytes were decoded once with the types that OpenTelemetry makes of its own definitions, and had all of this in the right place.
+#[test]
+fn a_span_is_encoded_as_the_definition_of_otlp_has_it() {
+    let place = |trace, span| Place { trace, span };
+    let at = |nanos| UNIX_EPOCH + Duration::from_nanos(nanos);
+    let span = SpanData {
+        place: place(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10, 0x1112_1314_1516_1718),
+        parent: Some(0x2122_2324_2526_2728),
+        name: "GET /v2/droplets".to_owned(),
+        kind: Kind::Client,
+        start: at(1_800_000_000_000_000_001),
+        end: at(1_800_000_001_500_000_000),
+        attributes: vec![
+            ("http.response.status_code", Value::Number(503)),
+            ("negative", Value::Number(-1)),
+            ("ccm.request_id", Value::Text("r-1".to_owned())),
+            ("empty", Value::Text(String::new())),
+        ],
+        links: vec![place(1, 2)],
+        error: Some("no answer".to_owned()),
+        is_sampled: true,
+    };
+    let bytes = encode::request(&[("service.name".to_owned(), Value::Text("wasm-ccm".to_owned()))], &[span]);
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(hex, ENCODED);
+}
+
+const ENCODED: &str = "0a95020a1c0a1a0a0c736572766963652e6e616d65120a0a087761736d2d63636d12f4010a0a0a087761736d2d63636d12e5010a100102\
+    030405060708090a0b0c0d0e0f1012081112131415161718220821222324252627282a10474554202f76322f64726f706c657473300339\
+    0100b49376e2fa1841002f1ced76e2fa184a200a19687474702e726573706f6e73652e7374617475735f636f6465120318f7034a170a08\
+    6e65676174697665120b18ffffffffffffffffff014a170a0e63636d2e726571756573745f696412050a03722d314a0b0a05656d707479\
+    12020a006a210a10000000000000000000000000000000011208000000000000000235010100007a0d12096e6f20616e73776572180285\
+    0101010000";
 
 /// A collector that answers with this status, and with how many spans it rejects.
 struct Collector {
