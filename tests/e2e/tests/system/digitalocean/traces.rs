@@ -61,7 +61,7 @@ async fn a_collector_gets_reconcile_call_and_request_as_one_trace_with_the_ids_o
 
     let created = |one: &Received| one.name == "POST /v2/load_balancers";
     let branch = collector.await_branch(created).await;
-    assert_eq!(names(&branch), ["POST /v2/load_balancers", "load-balancers.ensure", "reconcile Services"]);
+    assert_eq!(names(&branch), ["POST /v2/load_balancers", "load-balancers.ensure", "reconcile service"]);
     assert_nested(&branch);
     let [request, call, reconcile] = branch.as_slice() else { panic!("{branch:#?}") };
     assert_eq!((request.kind, request.status, call.kind), (CLIENT, 0, 1));
@@ -84,7 +84,7 @@ async fn a_collector_gets_reconcile_call_and_request_as_one_trace_with_the_ids_o
     let shown = call.attribute("ccm.provider.digest");
     assert!(shown.len() >= 8 && digest.contains(shown.trim_start_matches("sha256:")), "{shown} of {digest}");
     for (name, value) in [
-        ("ccm.controller", "Services"),
+        ("ccm.controller", "service"),
         ("k8s.object.kind", "Service"),
         ("k8s.namespace.name", "default"),
         ("k8s.object.name", "web"),
@@ -114,10 +114,8 @@ async fn a_collector_gets_reconcile_call_and_request_as_one_trace_with_the_ids_o
     let log = host.log_text();
     host.end().await;
     for delivery in collector.deliveries() {
-        assert_eq!(
-            (delivery.path.as_str(), &delivery.headers["content-type"]),
-            ("/v1/traces", &"application/x-protobuf")
-        );
+        assert_eq!(delivery.path, "/v1/traces");
+        assert_eq!(delivery.headers["content-type"], "application/x-protobuf");
         assert_eq!(delivery.headers["authorization"], HEADER);
         for secret in [TOKEN, HEADER] {
             let found = delivery.body.windows(secret.len()).any(|part| part == secret.as_bytes());
