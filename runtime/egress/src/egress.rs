@@ -14,8 +14,8 @@ mod open;
 mod places;
 mod render;
 mod settings;
-mod ways;
 mod span;
+mod ways;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;

@@ -38,9 +38,9 @@ use crate::pages::{self, Pages, ProcessMetrics};
 use crate::stores::{API_SERVER, Reflectors, depends, wait_for_api_server};
 use crate::supervision::{RunningMetrics, Supervision};
 use crate::tasks::{self, EVENT_WRITER, PROVIDER_EVENT_WRITER, Tasks, in_order};
+use crate::traces::{self, Sending};
 use ccm_cli::RunArgs;
 use ccm_cli::controller_names::{Controller, Selection};
-use crate::traces::{self, Sending};
 
 /// Runs until SIGTERM or SIGINT. `ignored` says which flags have no effect.
 ///

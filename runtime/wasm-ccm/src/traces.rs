@@ -9,7 +9,6 @@ use ccm_traces::{Identity, Sender, Settings, TraceLayer};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-
 /// How long the end of a process waits for a collector. The Lease is handed on already.
 const LAST_BATCH: Duration = Duration::from_secs(2);
 
