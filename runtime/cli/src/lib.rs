@@ -239,6 +239,10 @@ pub struct RunArgs {
     /// Log one line per request to a cloud: operation, status, time, size, request ID; never a body or a secret.
     #[arg(long, help_heading = "Health and logs")]
     pub trace_http: bool,
+    /// Send traces by OTLP (http/protobuf) to the collector that OTEL_EXPORTER_OTLP_ENDPOINT names, http://localhost:4318 without it: a span for
+    /// each reconcile, each call of a provider and each request to a cloud. Without the flag, variables of OpenTelemetry have no effect.
+    #[arg(long, help_heading = "Health and logs")]
+    pub trace_otlp: bool,
     /// Verbosity: 4 and higher logs at debug level, 6 and higher at trace level.
     #[arg(short, long, default_value_t = 0, help_heading = "Health and logs")]
     pub v: u8,

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
+use tracing::{Instrument as _, Span};
 
-use crate::{Described, Failure, FindError, Finding, Instance, Instances, Need, Reaction};
+use crate::{Described, Failure, FindError, Finding, Instance, Instances, Need, Reaction, SPANS, current_span};
 
 /// How lookups are merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,11 +38,15 @@ impl Default for BatchSettings {
 /// How often one batch is halved. Nine halvings find one bad node among 500; a provider that crashes on every node is not
 /// asked 500 times.
 const MAX_SPLITS: usize = 24;
+/// Most links of a span, as OpenTelemetry's specification has it.
+const MAX_LINKS: usize = 128;
 
 struct Lookup {
     node: Arc<dyn Described>,
     need: Need,
     answer: oneshot::Sender<Result<Found, Failure>>,
+    /// Who asks, where that is traced.
+    span: Option<Span>,
 }
 
 /// A finding that is no failure.
@@ -75,7 +80,7 @@ impl Batcher {
     pub(crate) async fn ask(&self, node: Arc<dyn Described>, need: Need) -> Result<Found, Failure> {
         let (answer, answered) = oneshot::channel();
         let stopped = || Failure::new(Reaction::Retry, "the lookup ended without an answer");
-        if self.queue.send(Lookup { node, need, answer }).await.is_err() {
+        if self.queue.send(Lookup { node, need, answer, span: current_span() }).await.is_err() {
             return Err(stopped());
         }
         answered.await.unwrap_or_else(|_| Err(stopped()))
@@ -136,7 +141,7 @@ async fn call<I: Instances>(instances: Arc<I>, batch: Vec<Lookup>) {
         batch.retain(|lookup| !lookup.answer.is_closed());
         let Some(need) = batch.first().map(|lookup| lookup.need) else { continue };
         let nodes = batch.iter().map(|lookup| lookup.node.describe()).collect();
-        match instances.find(nodes, need).await {
+        match instances.find(nodes, need).instrument(span(&batch)).await {
             Ok(findings) => hand_out(batch, findings),
             Err(FindError::Crashed(failure)) if batch.len() > 1 && splits < MAX_SPLITS => {
                 splits += 1;
@@ -152,6 +157,18 @@ async fn call<I: Instances>(instances: Arc<I>, batch: Vec<Lookup>) {
             }
         }
     }
+}
+
+/// The span of a call for many: part of the trace of whoever asked first, and linked to the others.
+fn span(batch: &[Lookup]) -> Span {
+    let mut asking = batch.iter().filter_map(|lookup| lookup.span.as_ref());
+    let Some(first) = asking.next() else { return Span::none() };
+    let nodes = i64::try_from(batch.len()).unwrap_or(i64::MAX);
+    let span = tracing::info_span!(target: SPANS, parent: first, "lookup", ccm.nodes = nodes);
+    for other in asking.take(MAX_LINKS) {
+        span.follows_from(other);
+    }
+    span
 }
 
 /// Findings stand in the order of the nodes. When their number is not that of the nodes, nobody knows whose they are: a

@@ -20,6 +20,7 @@ mod node;
 mod route;
 mod selector;
 mod service;
+mod spans;
 mod spelling;
 
 pub use address_refusal::AddressRefusal;
@@ -43,6 +44,7 @@ pub use selector::NodeSelector;
 pub use service::{
     Backend, Ingress, IpFamily, IpMode, PortStatus, Protocol, Service, ServicePort, ServiceType, TrafficPolicy,
 };
+pub use spans::{SPANS, current_span};
 pub use spelling::{letters, nearest, way_out_of};
 
 /// Names and values without order, as the contract's `attributes`.

@@ -1,5 +1,6 @@
 //! What the log calls an object: as `kubectl` does.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use kube::runtime::reflector::{Lookup, ObjectRef};
@@ -8,6 +9,9 @@ use kube::runtime::reflector::{Lookup, ObjectRef};
 pub(crate) trait ObjectName {
     /// `namespace/name`, or the name of what has no namespace.
     fn object_name(&self) -> String;
+
+    /// Kind, namespace and name; the namespace is empty where there is none.
+    fn parts(&self) -> (Cow<'_, str>, &str, &str);
 }
 
 impl<K: Lookup<DynamicType = ()>> ObjectName for ObjectRef<K> {
@@ -15,12 +19,20 @@ impl<K: Lookup<DynamicType = ()>> ObjectName for ObjectRef<K> {
         let Self { namespace, name, .. } = self;
         namespace.as_ref().map_or_else(|| name.clone(), |namespace| format!("{namespace}/{name}"))
     }
+
+    fn parts(&self) -> (Cow<'_, str>, &str, &str) {
+        (K::kind(&()), self.namespace.as_deref().unwrap_or_default(), &self.name)
+    }
 }
 
 /// A provider.
 impl ObjectName for Arc<str> {
     fn object_name(&self) -> String {
         self.to_string()
+    }
+
+    fn parts(&self) -> (Cow<'_, str>, &str, &str) {
+        (Cow::Borrowed("Provider"), "", self)
     }
 }
 

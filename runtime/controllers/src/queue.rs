@@ -12,6 +12,7 @@
 //! whenever one of them moves, which grows with the square of the nodes that wait, and it cannot say how long a key waited.
 
 mod place;
+mod span;
 #[cfg(test)]
 mod tests;
 
@@ -24,7 +25,7 @@ use tokio::sync::mpsc;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Span};
 
 use crate::backoff::capped;
 use crate::metrics::QueueMeters;
@@ -87,6 +88,18 @@ pub(crate) enum Verdict {
     After(Duration),
     /// Nothing helps but a change of the object; looked at again after [`QueueSettings::resync`] all the same.
     Change,
+}
+
+impl Verdict {
+    /// A word for traces.
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Backoff => "failed",
+            Self::After(_) => "again-later",
+            Self::Change => "waits-for-change",
+        }
+    }
 }
 
 struct Running {
@@ -154,7 +167,7 @@ where
     turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut queue = Queue::new(settings, meters);
     let mut tasks = JoinSet::new();
-    let mut keys_of_tasks: HashMap<Id, K> = HashMap::new();
+    let mut keys_of_tasks: HashMap<Id, (K, Span)> = HashMap::new();
     let mut look = Instant::now();
     loop {
         let next = queue.planned.first_key_value().map(|((at, _), _)| *at);
@@ -175,8 +188,8 @@ where
                 let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
                 let key = keys_of_tasks.remove(&id);
                 shrink(&mut keys_of_tasks);
-                key.and_then(|key| {
-                    let verdict = verdict(ended, &key, &queue.meters);
+                key.and_then(|(key, traced)| {
+                    let verdict = verdict(ended, &key, &queue.meters, &traced);
                     queue.ended(key, verdict)
                 })
             }
@@ -196,8 +209,10 @@ where
             let work = reconcile(key.clone());
             let max_run = settings.max_run;
             // Not inside of a block of its own: that would make room for `work` twice, for thousands of them.
-            let task = tasks.spawn(tokio::time::timeout(max_run, work).instrument(span));
-            keys_of_tasks.insert(task.id(), key);
+            let traced = span::of(queue.meters.name, &key);
+            let work = tokio::time::timeout(max_run, work).instrument(traced.clone());
+            let task = tasks.spawn(work.instrument(span));
+            keys_of_tasks.insert(task.id(), (key, traced));
         }
     }
     drop(pulse);
@@ -222,16 +237,21 @@ where
 
 type Ended = Result<(Id, Result<Verdict, tokio::time::error::Elapsed>), JoinError>;
 
-fn verdict(ended: Ended, key: &impl ObjectName, meters: &QueueMeters) -> Verdict {
+fn verdict(ended: Ended, key: &impl ObjectName, meters: &QueueMeters, traced: &Span) -> Verdict {
     let queue = meters.name;
     match ended {
-        Ok((_, Ok(verdict))) => verdict,
+        Ok((_, Ok(verdict))) => {
+            span::ended(traced, verdict.as_str(), verdict == Verdict::Backoff);
+            verdict
+        }
         Ok((_, Err(_elapsed))) => {
+            span::ended(traced, "no-end", true);
             tracing::error!(queue, object = %key.object_name(), "a reconcile had no end and was dropped");
             Verdict::Backoff
         }
         Err(error) => {
             meters.panics.inc();
+            span::ended(traced, "panic", true);
             tracing::error!(queue, object = %key.object_name(), %error, "a reconcile panicked: this is a defect, please report it");
             Verdict::Backoff
         }

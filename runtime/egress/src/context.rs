@@ -25,6 +25,8 @@ pub struct ProviderContext {
     pub nodes: Option<Arc<dyn NodeSelector>>,
     /// What the provider IDs begin with that it is told of: its own, once it has said who it is.
     pub provider_ids: Vec<String>,
+    /// The first digits of its component's digest, for traces; empty where nobody calculated it.
+    pub digest: String,
 }
 
 impl ProviderContext {
@@ -38,6 +40,7 @@ impl ProviderContext {
             egress: None,
             nodes: None,
             provider_ids: vec![],
+            digest: String::new(),
         }
     }
 

@@ -15,6 +15,7 @@ mod open;
 mod places;
 mod render;
 mod settings;
+mod span;
 mod ways;
 
 use std::collections::{BTreeMap, BTreeSet};

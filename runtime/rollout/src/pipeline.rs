@@ -32,7 +32,7 @@ use crate::compare::{Extent, Inventory, Report, Unconfirmed, compare, confirm};
 use crate::config::{ProviderConfig, Wasi};
 use crate::context::{self, Carryover, SharedContext, problem_text};
 use crate::gate::{self, Before, Haste, NothingFound, Rejected, Step, Unpacked, WAY_OUT};
-use crate::release::{Release, Version};
+use crate::release::{Release, Version, short};
 use crate::retry::backoff;
 use crate::slot::Slot;
 use crate::state_folder::ProbationFiles;
@@ -179,7 +179,8 @@ impl Surroundings {
             carryover.tries(&digest);
         }
         let opened = context::open(config, &descriptor, files, &carryover, &self.shared, before).await;
-        let context = opened.map_err(rejected(Step::Grants))?;
+        let mut context = opened.map_err(rejected(Step::Grants))?;
+        context.digest = short(&digest).to_owned();
         let (events, observer) = (Arc::clone(&self.listeners.events), Arc::clone(&self.listeners.observer));
         observer.begins(&descriptor.name);
         let provider = component.into_provider(context, Some(events), Some(observer));

@@ -11,7 +11,7 @@ mod syntax;
 
 use std::time::Duration;
 
-use ccm_cloud::{Capability, Failure, Problem, Reaction};
+use ccm_cloud::{Capability, Failure, Problem, Reaction, current_span};
 use ccm_egress::line;
 
 pub(crate) use self::cluster::{Objects, cluster_failures};
@@ -40,7 +40,14 @@ pub(crate) fn unless_failed<R, T>(
 ) -> impl FnOnce(Result<R, types::Failure>) -> Read<Result<T, Failure>> {
     move |answer| match answer {
         Ok(given) => read(given).map(Ok),
-        Err(why) => Ok(Err(failure(why))),
+        Err(why) => {
+            let failure = failure(why);
+            // Of the call, where that is traced.
+            if let Some(span) = current_span() {
+                span.record("ccm.reaction", failure.reaction.as_str());
+            }
+            Ok(Err(failure))
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! One call: runs in a fresh store and instance under all limits, and drops both afterwards.
 
+mod span;
+
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,6 +15,7 @@ use ccm_egress::{
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 use wasmtime::component::{Instance, InstancePre, ResourceTable};
 use wasmtime::{Store, StoreContextMut, Trap, UpdateDeadline};
 
@@ -292,6 +295,7 @@ pub(crate) async fn call<R: Send + Leaving, T>(
     read: impl FnOnce(R) -> Read<T> + Send,
 ) -> Result<T, CallError> {
     let limits = settings.limits;
+    let span = span::of(settings, function);
     // Held until the store is gone. An error means that the semaphore is closed, which nobody does.
     let _place = settings.home.places.acquire().await;
     let memory = match memory(settings).await {
@@ -299,6 +303,7 @@ pub(crate) async fn call<R: Send + Leaving, T>(
         Err(error) => {
             let error = CallError::OutOfRoom(settings.provider.clone(), error);
             ended(settings, function, Some(&error), CallEnd::of_nothing(function));
+            span::ended(&span, CallError::NO_ROOM);
             return Err(error);
         }
     };
@@ -310,6 +315,7 @@ pub(crate) async fn call<R: Send + Leaving, T>(
         let instance = pre.instantiate_async(&mut store).await?;
         work(&mut store, &instance).await
     };
+    let running = running.instrument(span.clone());
     let result = match tokio::time::timeout(limits.call_time, running).await {
         Err(_) => Err(match store.data().scope.memory.lacks_room() {
             Some(error) => CallError::OutOfRoom(settings.provider.clone(), error),
@@ -323,13 +329,14 @@ pub(crate) async fn call<R: Send + Leaving, T>(
                 if let Some(egress) = &settings.context.egress {
                     answer.clean(&egress.secrets().veil());
                 }
-                read(answer).map_err(CallError::BadAnswer)
+                span.in_scope(|| read(answer)).map_err(CallError::BadAnswer)
             }
         },
     };
     settings.home.probe.look(function, &mut store);
     let state = store.data();
     let outcome = result.as_ref().map_or_else(CallError::as_str, |_| "ok");
+    span::ended(&span, outcome);
     let end = CallEnd { function, outcome, time: start.elapsed(), cpu: state.cpu(), memory: state.memory.bytes };
     ended(settings, function, result.as_ref().err(), end);
     result

@@ -275,6 +275,7 @@ impl Provider {
     #[must_use]
     pub fn reconfigured(&self, mut context: ProviderContext) -> Self {
         context.provider_ids = self.descriptor.provider_ids();
+        context.digest.clone_from(&self.settings.context.digest);
         let CallSettings { limits, provider, events, observer, home, memory, .. } = &self.settings;
         let settings = CallSettings {
             limits: *limits,

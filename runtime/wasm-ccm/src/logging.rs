@@ -3,28 +3,33 @@
 use std::io::IsTerminal as _;
 
 use ccm_cli::LogFormat;
-use tracing_subscriber::EnvFilter;
+use ccm_traces::TraceLayer;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _};
 
-/// Starts logging to standard error. `verbosity` is upstream's `--v`: from 4 on debug, from 6 on trace.
-pub(crate) fn start(format: LogFormat, verbosity: u8) {
+/// Starts logging to standard error. `verbosity` is upstream's `--v`: from 4 on debug, from 6 on trace. Spans of [`ccm_cloud::SPANS`] are for
+/// `traces` alone.
+pub(crate) fn start(format: LogFormat, verbosity: u8, traces: Option<TraceLayer>) {
     let filter = match verbosity {
-        0..=3 => "info,kube_client=off,kube_runtime=off",
+        0..=3 => "info,kube_client=off,kube_runtime=off,ccm_spans=off",
         4 | 5 => {
-            "debug,kube=info,hyper=info,hyper_util=info,h2=info,rustls=info,tower=info,wasmtime=info,cranelift=info"
+            "debug,kube=info,hyper=info,hyper_util=info,h2=info,rustls=info,tower=info,wasmtime=info,cranelift=info,ccm_spans=off"
         }
-        6.. => "trace,cranelift=info,regalloc2=info",
+        6.. => "trace,cranelift=info,regalloc2=info,ccm_spans=off",
     };
     let terminal = std::io::stderr().is_terminal();
-    let base = tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter(EnvFilter::new(filter));
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let json = match format {
         LogFormat::Auto => !terminal,
         LogFormat::Text => false,
         LogFormat::Json => true,
     };
-    // An error means that a logger is installed already, which then goes on.
-    drop(if json {
-        base.json().flatten_event(true).with_current_span(true).with_span_list(false).try_init()
+    let lines = if json {
+        lines.json().flatten_event(true).with_current_span(true).with_span_list(false).boxed()
     } else {
-        base.with_ansi(terminal).try_init()
-    });
+        lines.with_ansi(terminal).boxed()
+    };
+    // An error means that a logger is installed already, which then goes on.
+    drop(tracing_subscriber::registry().with(traces).with(lines.with_filter(EnvFilter::new(filter))).try_init());
 }

@@ -10,6 +10,7 @@
 //! | [`stores`] | what the process knows of the cluster |
 //! | [`controllers`] | the controllers that `--controllers` selects |
 //! | [`pages`], [`status`] | the pages of the health port, the one for people among them |
+//! | [`logging`], [`traces`] | who listens to lines of the log, and to spans |
 //! | [`tasks`] | all tasks of the process, and how they end |
 //! | [`annotations`], [`check`], [`completion`], [`inspect`], [`plan`], [`push`] | the commands of these names |
 //! | [`dry_run`] | `run --dry-run`: what keeps the process from writing, and what it shows instead |
@@ -35,6 +36,7 @@ mod status;
 mod stores;
 mod supervision;
 mod tasks;
+mod traces;
 
 use std::io::Write as _;
 use std::process::ExitCode;

@@ -23,6 +23,7 @@ use ccm_sandbox::{Pool, Sandbox, container_memory, worker_threads};
 use ccm_serving::health::{Check, Health, Readiness};
 use ccm_serving::https;
 use ccm_serving::webhook::{self, Webhook};
+use ccm_traces::{Sender, TraceMetrics};
 use kube::{Client, Config};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
@@ -37,6 +38,7 @@ use crate::pages::{self, Pages, ProcessMetrics};
 use crate::stores::{API_SERVER, Reflectors, depends, wait_for_api_server};
 use crate::supervision::{RunningMetrics, Supervision};
 use crate::tasks::{self, EVENT_WRITER, PROVIDER_EVENT_WRITER, Tasks, in_order};
+use crate::traces::{self, Sending};
 use ccm_cli::RunArgs;
 use ccm_cli::controller_names::{Controller, Selection};
 
@@ -46,16 +48,18 @@ use ccm_cli::controller_names::{Controller, Selection};
 ///
 /// Flags or local configuration are invalid, a task ended by itself, or the leadership is lost.
 pub(crate) fn run(args: RunArgs, ignored: Option<String>) -> Result<()> {
-    logging::start(args.logging_format, args.v);
+    let (layer, sender) = traces::open(&args)?.unzip();
+    logging::start(args.logging_format, args.v, layer);
     if let Some(ignored) = ignored {
         tracing::warn!("{ignored}");
     }
-    let setup = Setup::read(args)?;
+    let setup = Setup { traces: sender.as_ref().map(Sender::metrics), ..Setup::read(args)? };
     let busy_calls =
         setup.providers.iter().map(|provider| provider.limits.sandbox.busy_calls).max().unwrap_or_default();
     let workers = worker_threads(busy_calls);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
     let ended = runtime.block_on(async {
+        let sending = sender.map(Sending::start);
         let process = Box::pin(Process::build(setup)).await?;
         let probation_files = process.rollout.probation_files.clone();
         let ended = Box::pin(process.run()).await;
@@ -63,6 +67,9 @@ pub(crate) fn run(args: RunArgs, ignored: Option<String>) -> Result<()> {
         let has_panicked = tasks::has_panicked(&ended);
         let say = move || if has_panicked { probation_files.end_in_panic() } else { probation_files.end_in_order() };
         tasks::say_in_time(say).await;
+        if let Some(sending) = sending {
+            sending.end().await;
+        }
         ended
     });
     // Does not wait for a compiler or for a read from a dead disk: neither can be stopped.
@@ -119,6 +126,8 @@ struct Setup {
     /// None without leader election.
     election: Option<ccm_leader::Settings>,
     webhook: Option<webhook::Settings>,
+    /// What became of spans; none where nothing is traced.
+    traces: Option<TraceMetrics>,
 }
 
 impl Setup {
@@ -128,6 +137,7 @@ impl Setup {
             selection: Selection::parse(&args.controllers).map_err(anyhow::Error::msg).context("--controllers")?,
             election: if args.dry_run { None } else { args.leader.settings()? },
             webhook: args.webhook.settings(args.secure_port)?,
+            traces: None,
             args,
         })
     }
@@ -163,8 +173,11 @@ struct Process {
 
 impl Process {
     async fn build(setup: Setup) -> Result<Self> {
-        let Setup { args, providers, selection, election, webhook } = setup;
+        let Setup { args, providers, selection, election, webhook, traces } = setup;
         let mut registry = Registry::default();
+        if let Some(traces) = traces {
+            traces.register(&mut registry);
+        }
         let process_metrics = ProcessMetrics::register(&mut registry);
         let calls = CallMetrics::register(&mut registry);
         let exchanges = ExchangeMetrics::register(&mut registry);

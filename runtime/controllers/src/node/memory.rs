@@ -1,5 +1,5 @@
 //! What the node controller remembers of Nodes that are being initialised. It forgets a Node when it is initialised or
-//! deleted, so memory is bounded by the Nodes that wait.
+//! deleted, so memory is bounded by the Nodes that wait. Of the others it remembers those whose addresses it could not refresh last time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -58,12 +58,14 @@ pub(crate) struct Memory {
     nodes: Mutex<HashMap<String, KnownNode>>,
     waiting: Gauge,
     lists: Lists,
+    /// By name of the Node, why.
+    unrefreshed: Mutex<HashMap<String, &'static str>>,
 }
 
 impl Memory {
     /// Keeps the number of Nodes that wait in `waiting`. `lists` are those of the store.
     pub(crate) fn new(waiting: Gauge, lists: Lists) -> Self {
-        Self { nodes: Mutex::default(), waiting, lists }
+        Self { nodes: Mutex::default(), waiting, lists, unrefreshed: Mutex::default() }
     }
 
     /// A Node that carries the taint was seen. Says whether this is news: false while the store still shows a state from
@@ -170,6 +172,11 @@ impl Memory {
         if removed.is_some_and(|entry| entry.waiting) {
             self.waiting.dec();
         }
+    }
+
+    /// Remembers which Nodes were not refreshed this time, and why. Returns those of the time before.
+    pub(crate) fn unrefreshed(&self, now: HashMap<String, &'static str>) -> HashMap<String, &'static str> {
+        std::mem::replace(&mut *self.unrefreshed.lock(), now)
     }
 
     /// As [`Warnings::is_news`].

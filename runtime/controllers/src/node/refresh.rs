@@ -3,6 +3,7 @@
 //! All Nodes are asked about at once, so that the lookups become few calls; the width bounds writes only. What fails waits
 //! for the next run.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,12 +77,14 @@ pub(crate) async fn run(syncer: &Syncer, first_list: FirstList, pulses: &Pulses,
     shutdown.run_until_cancelled(work).await;
 }
 
-/// One run over all Nodes; says after each one that it goes on.
+/// One run over all Nodes; says after each one that it goes on. A failure that lasts is logged once, however many runs it lasts for.
 pub(crate) async fn refresh(syncer: &Syncer, goes_on: impl Fn()) {
     let nodes = syncer.store.state_filter(|node| !is_uninitialized(node));
     let asked = nodes.len();
     let writes = Semaphore::new(syncer.settings.refresh_width());
-    let (mut failed, mut open, mut known) = (0_usize, 0_usize, 0_usize);
+    let (mut open, mut known) = (0_usize, 0_usize);
+    let before = syncer.memory.unrefreshed(HashMap::new());
+    let (mut failures, mut news) = (HashMap::new(), 0_usize);
     let mut outcomes = stream::iter(nodes).map(|node| refresh_node(syncer, node, &writes)).buffer_unordered(WINDOW);
     while let Some((name, outcome)) = outcomes.next().await {
         goes_on();
@@ -89,11 +92,14 @@ pub(crate) async fn refresh(syncer: &Syncer, goes_on: impl Fn()) {
             Ok(outcome) => outcome,
             Err(error) if error.is_elsewhere() => Refreshed::Elsewhere,
             Err(error) => {
-                failed += 1;
                 open += usize::from(error.leaves_open());
-                if failed <= MAX_LOGGED {
-                    tracing::warn!(node = name, %error, "addresses not refreshed");
+                if before.get(&name) != Some(&error.reaction()) {
+                    news += 1;
+                    if news <= MAX_LOGGED {
+                        tracing::warn!(node = name, %error, "addresses not refreshed; the host goes on, and says when all are");
+                    }
                 }
+                failures.insert(name, error.reaction());
                 Refreshed::Failed
             }
         };
@@ -101,9 +107,14 @@ pub(crate) async fn refresh(syncer: &Syncer, goes_on: impl Fn()) {
         known += usize::from(matches!(outcome, Refreshed::Updated | Refreshed::Unchanged | Refreshed::Elsewhere));
         syncer.metrics.refreshed(outcome.as_str());
     }
-    if failed > MAX_LOGGED {
+    let failed = failures.len();
+    if news > MAX_LOGGED {
         tracing::warn!(failed, asked, "addresses of more nodes were not refreshed");
     }
+    if failed == 0 && !before.is_empty() {
+        tracing::info!(asked, "addresses of all nodes are refreshed again");
+    }
+    syncer.memory.unrefreshed(failures);
     // Of several clouds, one that answers must not hide one that does not.
     if open == 0 && (asked == 0 || known > 0) {
         syncer.metrics.last_refresh.set(now_seconds());

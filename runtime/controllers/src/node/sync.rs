@@ -56,7 +56,7 @@ pub(crate) enum SyncError {
 
 impl SyncError {
     /// For metrics and people.
-    fn reaction(&self) -> &'static str {
+    pub(crate) fn reaction(&self) -> &'static str {
         match self {
             Self::Lookup { failure, .. } => failure.reaction.as_str(),
             Self::Absent(_) => "absent",

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,6 +23,10 @@ struct Desk {
 impl ObjectName for String {
     fn object_name(&self) -> String {
         self.clone()
+    }
+
+    fn parts(&self) -> (Cow<'_, str>, &str, &str) {
+        (Cow::Borrowed("Thing"), "", self)
     }
 }
 

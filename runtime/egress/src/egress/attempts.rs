@@ -81,6 +81,7 @@ impl Egress {
             if request.effect != Effect::Read {
                 call.begins();
             }
+            let span = self.span(request, target, operation, attempt);
             let start = Instant::now();
             let mut answered = Answered::default();
             let outcome = match self.prepare(request, target) {
@@ -111,6 +112,7 @@ impl Egress {
                     });
                     let answer = match veiled {
                         Ok((veiled, taken)) => {
+                            self.span_answered(&span, &veiled.headers);
                             self.trace(request, operation, attempt, &rendered, Some(&veiled), None, time, waited);
                             let answer = match self.hides_answer(request, status) {
                                 None => {
@@ -141,6 +143,8 @@ impl Egress {
             };
             drop(permit);
             self.tell(&request.endpoint, operation, told, time, waited);
+            self.span_ended(&span, told, answer.as_ref().err());
+            drop(span);
             maybe_sent |= matches!(&answer, Err(error) if error.maybe_sent);
             let again = may_repeat(request.effect, retry_outcome(told, &answer));
             let delay = if again { delays.next() } else { None };

@@ -9,6 +9,7 @@
 //! | `dry_run` | a host beside another manager that shows what it would write, and writes nothing |
 //! | `restored` | Services from a backup, and copies: whose load balancer is whose shows at the cloud |
 //! | `takeover` | what the Go manager has left: nothing of it is written |
+//! | `traces` | spans of reconciles, calls and requests, as a collector gets them |
 //! | `whole` | the public access firewall and the cluster's tag |
 //! | `account` | tokens, environment variables, regions, an account with droplets of others |
 //! | `cloud` | all of that once more while the cloud fails at random |
@@ -22,6 +23,7 @@ mod nodes;
 mod plan;
 mod restored;
 mod takeover;
+mod traces;
 
 use std::path::Path;
 

@@ -58,6 +58,7 @@ mod bytes;
 mod classes;
 mod cloud;
 mod cluster_controller;
+mod collector;
 mod completion;
 mod crash_points;
 mod credentials;

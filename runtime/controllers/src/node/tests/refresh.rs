@@ -148,6 +148,29 @@ async fn case_56_one_node_that_fails_does_not_keep_the_others() {
     assert_eq!(counted, [98, 1, 1]);
 }
 
+/// Up to twenty lines were logged again in each period.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_cannot_be_refreshed_is_logged_once_and_again_when_the_reason_is_another() {
+    let log = Log::start();
+    let mut bench = Bench::new();
+    hundred(&mut bench);
+    let fails = |bench: &Bench, reaction| bench.cloud.answer("n37", [Finding::Unknown(Failure::new(reaction, "away"))]);
+    let told = || [log.lines("addresses not refreshed").len(), log.lines("are refreshed again").len()];
+    for (reaction, wanted) in [(Reaction::Retry, [1, 0]), (Reaction::Retry, [1, 0]), (Reaction::Quota, [2, 0])] {
+        fails(&bench, reaction);
+        bench.refresh().await;
+        assert_eq!(told(), wanted, "{reaction:?}");
+    }
+    bench.cloud.answer("n37", [internal(&["10.0.0.1"])]);
+    for _ in 0..2 {
+        bench.refresh().await;
+        assert_eq!(told(), [2, 1]);
+    }
+    fails(&bench, Reaction::Quota);
+    bench.refresh().await;
+    assert_eq!(told(), [3, 1]);
+}
+
 /// The last success is of all Nodes. One that is wrong itself would keep it for ever, and says so elsewhere.
 #[tokio::test(start_paused = true)]
 async fn a_refresh_is_a_success_when_the_cloud_had_an_answer_about_every_node() {

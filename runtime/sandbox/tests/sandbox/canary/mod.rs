@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record as Values};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
 use self::echo::{MODES, SILENT_MODES};
@@ -81,7 +82,7 @@ impl EventSink for Record {
     }
 }
 
-/// Every line of every target.
+/// Every line and every span of every target.
 struct Lines(Arc<Record>);
 
 impl<S: tracing::Subscriber> Layer<S> for Lines {
@@ -91,6 +92,15 @@ impl<S: tracing::Subscriber> Layer<S> for Lines {
             _ => "log",
         };
         event.record(&mut Fields(&self.0, place));
+    }
+
+    /// What a collector of traces gets.
+    fn on_new_span(&self, span: &Attributes<'_>, _: &Id, _: Context<'_, S>) {
+        span.record(&mut Fields(&self.0, "span"));
+    }
+
+    fn on_record(&self, _: &Id, values: &Values<'_>, _: Context<'_, S>) {
+        values.record(&mut Fields(&self.0, "span"));
     }
 }
 
@@ -328,7 +338,7 @@ async fn answers_that_repeat_the_request_show_no_credential() {
     let scenario = Scenario::start().await;
     let modes: Vec<(&str, u16)> = MODES.iter().flat_map(|mode| [200, 404, 500].map(|status| (*mode, status))).collect();
     run_all(&scenario, &modes).await;
-    for place in ["log", "trace", "event", "metric", "finding", "failure"] {
+    for place in ["log", "trace", "span", "event", "metric", "finding", "failure"] {
         assert!(scenario.record.count(place) > 100 || place == "failure", "{place} was recorded");
     }
     for name in ["token", "session", "password", "api-key", "cloud-config"] {
