@@ -21,6 +21,10 @@ npm_day := "2026-11-20"
 hello_npm := "componentize-js-" + componentize_js + "-qjs-" + componentize_qjs
 # System tests that `release-test` runs: those in which size, speed and what the linker leaves out could make a difference.
 release_tests := "leader:: acceptance:: walkthrough:: manifests:: metrics:: inspect:: credentials:: hostile:: swap::gate swap::probation webhook:: digitalocean::nodes digitalocean::balancers"
+# The oldest and the newest version of Kubernetes that `test-kubernetes` runs, with the newest patches that the Go module proxy has of them.
+kubernetes := env("KUBERNETES", "1.33.13 1.37.2")
+# System tests that it runs: those in which the API server could make a difference.
+kubernetes_tests := "acceptance:: walkthrough:: plan:: initialise:: node_lifecycle:: services:: leader:: webhook:: manifests::uninstall manifests::fence doctor::a_healthy"
 cache := env("XDG_CACHE_HOME", env("HOME") / ".cache") / "wasm-ccm"
 # Where cargo puts what it builds in providers/.
 wasm := env("CARGO_TARGET_DIR", justfile_directory() / "providers/target")
@@ -361,6 +365,25 @@ overlays: build-providers
 # What takes too long for every change: a hundred exchanges of a provider under load
 nightly: build-providers _guests _control-plane _programs (_matched "exchanges_under_load")
     SWAP_EXCHANGES=100 cargo test --workspace --test system -- exchanges_under_load
+
+# System tests on other versions of Kubernetes, each built once (about six minutes on two idle cores): the oldest and the newest that are
+# supported, or those of KUBERNETES, as in KUBERNETES=1.34 ./just test-kubernetes. All of them are run, whatever fails.
+[doc("System tests on the oldest and the newest version of Kubernetes that is supported, or on those of KUBERNETES")]
+test-kubernetes: build-providers _guests _programs (_matched kubernetes_tests)
+    #!/usr/bin/env bash
+    set -uo pipefail
+    failed=()
+    for version in {{ kubernetes }}; do
+        export KUBERNETES=$version RUST_TEST_THREADS={{ threads }}
+        echo "==> Kubernetes $version"
+        tests/cluster/control-plane/build >/dev/null &&
+            cargo test -p ccm-cluster --test control_plane -- the_api_server_has_the_version &&
+            env -u DIGITALOCEAN_FAULTS cargo test --workspace --test system --no-fail-fast -- {{ kubernetes_tests }} || failed+=("$version")
+    done
+    if [ ${#failed[@]} -gt 0 ]; then
+        echo "failed with Kubernetes ${failed[*]}" >&2
+        exit 1
+    fi
 
 # The image of the host, as an OCI layout: target/image/oci. Every tool for images takes it: `podman pull oci:target/image/oci:wasm-ccm`,
 # `skopeo copy oci:target/image/oci:wasm-ccm docker://REGISTRY/wasm-ccm:TAG`. Optimised, and linked to the glibc of this machine.

@@ -227,6 +227,13 @@ mod tests {
         let names: Vec<&str> = objects.iter().map(|object| object["metadata"]["name"].as_str().unwrap()).collect();
         let (denies, warns) = ("wasm-ccm-annotations-my", "wasm-ccm-annotations-my-warnings");
         assert_eq!(names, [denies, denies, warns, warns]);
+        for (policy, binding) in [(&objects[0], &objects[1]), (&objects[2], &objects[3])] {
+            assert_eq!(
+                policy["spec"]["failurePolicy"], "Ignore",
+                "a mistake of ours keeps nobody from changing a Service"
+            );
+            assert_eq!(binding["spec"]["policyName"], policy["metadata"]["name"]);
+        }
         assert_eq!(objects[1]["spec"]["validationActions"], serde_json::json!(["Deny"]));
         assert_eq!(objects[3]["spec"]["validationActions"], serde_json::json!(["Warn"]));
         assert_eq!(

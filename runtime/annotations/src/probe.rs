@@ -59,7 +59,12 @@ impl Probed {
 
 /// Asks about every annotation that people write.
 pub(crate) async fn probe(provider: &impl LoadBalancers, descriptor: &Descriptor) -> Probed {
-    match judge(provider, Attributes::new()).await {
+    asked(descriptor, async |annotations| judge(provider, annotations).await).await
+}
+
+/// `judge`: what the component says of a Service with these annotations.
+async fn asked(descriptor: &Descriptor, judge: impl AsyncFn(Attributes) -> Result<Vec<Problem>, Failure>) -> Probed {
+    match judge(Attributes::new()).await {
         Err(failure) => return Probed::unjudged(failure.to_string()),
         Ok(problems) => {
             if let Some(Problem { field, message, .. }) = problems.into_iter().find(|problem| problem.fatal) {
@@ -71,7 +76,7 @@ pub(crate) async fn probe(provider: &impl LoadBalancers, descriptor: &Descriptor
     let checked = descriptor.annotations.iter().filter(|one| one.is_asked() && expression(one, "").is_some());
     for annotation in checked {
         let name = annotation.name.replace('*', "x");
-        let answer = judge(provider, [(name, WRONG.to_owned())].into()).await;
+        let answer = judge([(name, WRONG.to_owned())].into()).await;
         verdicts.insert(annotation.name.clone(), verdict(&answer));
     }
     Probed { unjudged: None, verdicts }
@@ -104,7 +109,51 @@ fn verdict(answer: &Result<Vec<Problem>, Failure>) -> WrongValue {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
+    use super::super::tests::provider;
     use super::*;
+
+    #[tokio::test]
+    async fn it_is_asked_about_each_annotation_that_people_write_and_whose_value_can_be_wrong() {
+        let (descriptor, _) = provider();
+        let questions = RefCell::new(vec![]);
+        let judge = async |annotations: Attributes| {
+            let names: Vec<String> = annotations.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+            questions.borrow_mut().push(names.join(" "));
+            let problem = |fatal| Problem { field: "f".to_owned(), message: "m".to_owned(), fatal };
+            match names.first().map(String::as_str) {
+                Some("my.example/mode=?wrong?" | "my.example/wait-x=?wrong?") => Ok(vec![problem(true)]),
+                Some("my.example/size=?wrong?") => Err(Failure::new(Reaction::Retry, "m")),
+                // The plain Service has a fault that is none of the annotation's.
+                _ => Ok(vec![problem(false)]),
+            }
+        };
+        let probed = asked(&descriptor, judge).await;
+        let of = |name: &str| {
+            let annotation = descriptor.annotations.iter().find(|one| one.name.ends_with(name)).unwrap();
+            probed.wrong_value(annotation)
+        };
+        assert_eq!((of("mode"), of("wait-*")), (WrongValue::Refused, WrongValue::Refused));
+        assert_eq!((of("public"), of("size")), (WrongValue::Accepted, WrongValue::Unknown));
+        // Of any text none is wrong, and nobody but the provider writes the job.
+        assert_eq!((of("note"), of("job")), (WrongValue::Any, WrongValue::Unknown));
+        let wanted = ["", "mode", "public", "size", "wait-x"];
+        let wanted =
+            wanted.map(|name| if name.is_empty() { String::new() } else { format!("my.example/{name}=?wrong?") });
+        assert_eq!(*questions.borrow(), wanted);
+    }
+
+    #[tokio::test]
+    async fn a_component_that_refuses_every_service_says_nothing_about_annotations() {
+        let (descriptor, _) = provider();
+        let problem = || Problem { field: "spec.ports".to_owned(), message: "none".to_owned(), fatal: true };
+        let probed = asked(&descriptor, async |_| Ok(vec![problem()])).await;
+        assert_eq!(probed, Probed::unjudged("it refuses every Service: spec.ports: none".to_owned()));
+        let probed = asked(&descriptor, async |_| Err(Failure::new(Reaction::Invalid, "no subnet"))).await;
+        assert_eq!(probed.verdicts, Verdicts::new());
+        assert!(probed.unjudged.unwrap().contains("no subnet"));
+    }
 
     #[test]
     fn only_a_clear_no_is_a_refusal() {

@@ -14,6 +14,7 @@ mod provider;
 #[cfg(test)]
 mod reference;
 mod tools;
+mod uninstall;
 mod upstream;
 mod webhook;
 
@@ -45,6 +46,7 @@ pub use plan::PlanArgs;
 use provider::SwapArgs;
 pub use provider::{ConfigArgs, ProviderArgs};
 pub use tools::{CheckArgs, CompletionArgs, CompletionShell, InspectArgs, ManArgs, NewArgs, Output, PushArgs};
+pub use uninstall::UninstallArgs;
 use webhook::{WebhookArgs, min_tls};
 
 /// The command whose flags are upstream's.
@@ -86,6 +88,9 @@ pub enum Command {
     /// code 2 if there is something to write.
     #[command(args_override_self = true)]
     Plan(Box<PlanArgs>),
+    /// List what would be left in the cluster without the host: finalizers, conditions, taints, and objects of the manifests, with the command
+    /// that removes each. Nothing is changed.
+    Uninstall(UninstallArgs),
     /// Write the first files of a provider into a new folder: it builds, has tests, and passes `check`.
     New(NewArgs),
     /// Print the script with which a shell completes commands and flags.

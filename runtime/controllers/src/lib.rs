@@ -54,7 +54,7 @@ pub use node::{
 };
 pub use node_lifecycle::{
     DeletionBudget, JournalPlace, NodeLifecycleController, NodeLifecycleMetrics, NodeLifecycleParts,
-    NodeLifecycleRehearsal, NodeLifecycleSettings, NodeLifecycleView,
+    NodeLifecycleRehearsal, NodeLifecycleSettings, NodeLifecycleView, node_state::SHUTDOWN as SHUTDOWN_TAINT,
 };
 pub use pulse::{Pulse, Pulses};
 pub use queue::{GivenUp, QueueSettings};
@@ -62,12 +62,15 @@ pub use reaction::MIN_SLOW_RETRY;
 pub use rehearsal::Rehearsed;
 pub use route::{
     PodRanges, PodRangesError, RouteController, RouteControllerParts, RouteMember, RouteMetrics, RouteRehearsal,
-    RouteSettings, routed_node,
+    RouteSettings, has_route_condition, routed_node,
 };
 pub use service::annotations::ORPHAN;
-pub use service::condition::{reaction_of, ready_condition};
-pub use service::inventory::{cloud_backends, recorded_service, was_ensured_here};
-pub use service::predicates::{balanced_service, class as load_balancer_class, has_finalizer, needs_cleanup};
+pub use service::condition::{READY as LOAD_BALANCER_READY, reaction_of, ready_condition};
+pub use service::ensured_record::RECORDED as LOAD_BALANCER_RECORDED;
+pub use service::inventory::{cloud_backends, recorded_provider, recorded_service, was_ensured_here};
+pub use service::predicates::{
+    FINALIZER as LOAD_BALANCER_CLEANUP, balanced_service, class as load_balancer_class, has_finalizer, needs_cleanup,
+};
 pub use service::unknown_annotations::annotation_prefixes;
 pub use service::{
     LoadBalancerMember, LoadBalancerMembers, ServiceController, ServiceControllerParts, ServiceMemory, ServiceMetrics,
@@ -75,6 +78,6 @@ pub use service::{
 };
 pub use store::{FirstList, Node, Reflector, ReflectorHandle, Stored};
 pub use troubles::{HeldNode, Listed, ServiceTrouble, Troubles, UninitialisedNode, UnreadyNode};
-pub use view::node::{cloud_node, is_uninitialized};
+pub use view::node::{UNINITIALIZED as UNINITIALIZED_TAINT, cloud_node, is_uninitialized};
 pub use view::selector::NodeLabels;
 pub use view::service::{is_deleting, is_load_balancer, published_addresses};

@@ -1,4 +1,4 @@
-//! What is wrong, and why: the commands `doctor` and `explain`, and the page `/explain/v1/` that a running host answers them with. They read,
+//! What is wrong, why, and what would be left: the commands `doctor`, `explain` and `uninstall`, and the page `/explain/v1/` that a running host answers them with. They read,
 //! and write nothing.
 //!
 //! ```text
@@ -12,6 +12,7 @@
 //! | `ask` | reads the cluster and judges what both commands need: Leases, pods, Nodes, Services, Events |
 //! | `doctor` | looks for what keeps a cluster and its host from working together |
 //! | `explain` | leads from one object to the reason |
+//! | `uninstall` | looks for what would be left without the host |
 //! | `plain` | texts of others, without what a terminal obeys |
 //! | `verdict` | how both end |
 
@@ -19,6 +20,7 @@ mod ask;
 mod doctor;
 mod explain;
 mod plain;
+mod uninstall;
 mod verdict;
 
 pub use ask::Access;
@@ -27,4 +29,5 @@ pub use explain::{
     Answer, ExplainSettings, Explained, Explanation, Target, Wanted, WouldWrite, address, asked, explain,
 };
 pub use plain::shown;
+pub use uninstall::{Remains, UninstallSettings, uninstall};
 pub use verdict::Verdict;

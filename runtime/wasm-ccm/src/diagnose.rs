@@ -1,10 +1,10 @@
-//! `wasm-ccm doctor` and `wasm-ccm explain`: ask, print, and end with the verdict.
+//! `wasm-ccm doctor`, `explain` and `uninstall`: ask, print, and end with the verdict.
 
 use anyhow::Result;
 
 use crate::exit::Verdict;
 use crate::output;
-use ccm_cli::{DoctorArgs, ExplainArgs, Output};
+use ccm_cli::{DoctorArgs, ExplainArgs, Output, UninstallArgs};
 
 /// Judges all, and prints what was found.
 ///
@@ -38,4 +38,24 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<Verdict> {
         Output::Text => explanation.text(),
     })?;
     Ok(explanation.verdict.into())
+}
+
+/// Lists what would be left in the cluster.
+///
+/// # Errors
+///
+/// `--plan` is not there, or the API server does not answer.
+pub(crate) fn uninstall(args: &UninstallArgs) -> Result<Verdict> {
+    let settings = args.settings()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let remains = runtime.block_on(Box::pin(ccm_diagnosis::uninstall(settings)))?;
+    output::print(&match args.output {
+        Output::Json => serde_json::to_string_pretty(&remains)?,
+        Output::Text => remains.text(),
+    })?;
+    Ok(match (remains.is_any_left(), remains.is_any_unread()) {
+        (true, _) => Verdict::Changes,
+        (false, true) => Verdict::Unjudged,
+        (false, false) => Verdict::Good,
+    })
 }

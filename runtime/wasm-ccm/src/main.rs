@@ -14,7 +14,7 @@
 //! | [`tasks`] | all tasks of the process, and how they end |
 //! | [`annotations`], [`check`], [`completion`], [`inspect`], [`plan`], [`push`] | the commands of these names |
 //! | [`dry_run`] | `run --dry-run`: what keeps the process from writing, and what it shows instead |
-//! | [`diagnose`] | `doctor` and `explain`, which `ccm-diagnosis` does |
+//! | [`diagnose`] | `doctor`, `explain` and `uninstall`, which `ccm-diagnosis` does |
 //! | [`exit`] | the exit codes of commands that judge something |
 
 mod access;
@@ -67,6 +67,7 @@ fn main() -> ExitCode {
         Command::Completion(args) => completion::completion(&args),
         Command::Man(args) => completion::man(&args),
         Command::Plan(args) => return code(plan::plan(&args)),
+        Command::Uninstall(args) => return code(diagnose::uninstall(&args)),
         Command::New(args) => new_provider(&args),
         Command::ProvidersSchema => print_schema(),
     };

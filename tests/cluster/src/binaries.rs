@@ -1,4 +1,4 @@
-//! Where the control plane's programs are. `control-plane/build` knows the pinned versions, the cache and
+//! Where the control plane's programs are. `control-plane/build` knows the pinned versions, the cache, `KUBERNETES` and
 //! `KUBEBUILDER_ASSETS`; this module runs it.
 
 use std::{

@@ -46,6 +46,25 @@ fn is_in(cwd: &Path, folder: &Path) -> bool {
     cwd.to_str().is_some_and(|cwd| cwd.trim_end_matches(" (deleted)") == folder.to_str().unwrap())
 }
 
+/// Otherwise tests of another version would test this one.
+#[tokio::test]
+async fn the_api_server_has_the_version_of_go_mod_or_the_one_that_is_asked_for() {
+    let pinned = || {
+        let versions = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/control-plane/go.mod")).unwrap();
+        let line = versions.lines().find_map(|line| line.trim().strip_prefix("k8s.io/kubernetes v"));
+        line.unwrap().split(' ').next().unwrap().to_owned()
+    };
+    let given = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    // Of programs that somebody else built, nothing is known.
+    let of_others = given("KUBEBUILDER_ASSETS").map(|_| "1".to_owned());
+    let wanted = of_others.or_else(|| given("KUBERNETES")).unwrap_or_else(pinned);
+    let cluster = ControlPlane::start(Settings::default()).await.unwrap();
+    let version = cluster.client().apiserver_version().await.unwrap();
+    let found = version.git_version.trim_start_matches('v');
+    assert!(found == wanted || found.starts_with(&format!("{wanted}.")), "{found} is not {wanted}");
+    assert!(found.starts_with(&format!("{}.{}.", version.major, version.minor)), "{version:?}");
+}
+
 #[tokio::test]
 async fn a_dropped_control_plane_leaves_no_process_and_no_file() {
     let cluster = ControlPlane::start(Settings::default()).await.unwrap();

@@ -10,7 +10,7 @@ use crate::store::Node;
 use crate::view::node::{is_ready, provider_id};
 
 /// On a Node whose machine is switched off, with the effect [`EFFECT`].
-pub(crate) const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
+pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// With the key it is what a taint is known by.
 const EFFECT: &str = "NoSchedule";
 

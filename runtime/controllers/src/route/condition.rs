@@ -33,6 +33,12 @@ pub fn routed_node(node: &Node) -> ccm_cloud::Node {
     ccm_cloud::Node { routed_cidrs, ..cloud_node(node) }
 }
 
+/// Whether the condition is one of a route controller: ours, or the one of another cloud controller manager, which has the same words.
+#[must_use]
+pub fn has_route_condition(node: &Node) -> bool {
+    [Network::Available, Network::Unavailable].into_iter().any(|network| network.is_said(node))
+}
+
 impl Network {
     const fn status(self) -> &'static str {
         match self {

@@ -37,7 +37,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-pub use condition::routed_node;
+pub use condition::{has_route_condition, routed_node};
 pub use metrics::RouteMetrics;
 pub use ranges::{PodRanges, PodRangesError};
 pub use rehearsal::RouteRehearsal;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::error::SyncError;
 
 /// Its type.
-pub(crate) const READY: &str = "LoadBalancerReady";
+pub const READY: &str = "LoadBalancerReady";
 /// Most bytes of a failure, which leaves room for what is done about it: the same text goes into an Event.
 const MAX_ERROR: usize = 800;
 

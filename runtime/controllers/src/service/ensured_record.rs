@@ -20,7 +20,7 @@ use super::predicates::has_finalizer;
 use super::writers::Writers;
 
 /// The type of the condition.
-pub(crate) const RECORDED: &str = "LoadBalancerRecorded";
+pub const RECORDED: &str = "LoadBalancerRecorded";
 /// Another one would mean that the digests are made in another way.
 const VERSION: &str = "v2";
 /// The words at the end, which are not written for their own sake: what the Service alone asked for, and the components.

@@ -37,6 +37,12 @@ pub fn was_ensured_here(service: &Service) -> bool {
     existing(service, RECORDED).is_some()
 }
 
+/// The provider that has, or may have, made a load balancer for it, by the Service's own record.
+#[must_use]
+pub fn recorded_provider(service: &Service) -> Option<String> {
+    Record::of(service).map(|record| record.provider)
+}
+
 /// The Nodes behind load balancers.
 #[must_use]
 pub fn cloud_backends(nodes: &[Arc<Node>]) -> Arc<[Backend]> {
@@ -62,6 +68,14 @@ mod tests {
         value["status"]["conditions"] = json!([record.entry(&web)]);
         change(&mut value);
         serde_json::from_value(value).unwrap()
+    }
+
+    /// A condition that came with a copy of another Service leads nobody to a provider.
+    #[test]
+    fn the_provider_of_a_service_is_that_of_its_own_record() {
+        assert_eq!(recorded_provider(&recorded("other", |_| {})).as_deref(), Some("other"));
+        assert_eq!(recorded_provider(&recorded("other", |service| service["metadata"]["uid"] = json!("7"))), None);
+        assert_eq!(recorded_provider(&service("web").object()), None);
     }
 
     #[test]

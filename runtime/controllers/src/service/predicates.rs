@@ -8,7 +8,7 @@ use crate::store::Node;
 use crate::view::service::{is_deleting, is_load_balancer};
 
 /// Keeps a Service until its load balancer is gone.
-pub(crate) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 /// Keeps a Node out of load balancers.
 const EXCLUDE: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 /// The cluster autoscaler is about to delete this Node.

@@ -7,7 +7,7 @@ use ccm_cloud::{Address, AddressKind, Described};
 use crate::store::Node;
 
 /// Kubelets of a cluster with an external cloud provider register with it.
-pub(crate) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
 /// What a lookup needs to know of a Node.
 #[must_use]

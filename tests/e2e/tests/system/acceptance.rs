@@ -74,7 +74,7 @@ async fn a_cluster_before_and_after_its_cloud_controller_manager() {
     let events: Api<Event> = Api::default_namespaced(client.clone());
     let selection = watcher::Config::default().fields("reason=FailedScheduling");
     let says_why =
-        |event: &Event| event.message.as_ref().is_some_and(|text| text.contains("3 node(s) had untolerated taint(s)"));
+        |event: &Event| event.message.as_ref().is_some_and(|text| text.contains("3 node(s) had untolerated taint"));
     let three = |all: &BTreeMap<String, Event>| all.values().filter(|event| says_why(event)).count() >= 3;
     await_all(&events, selection, LIMIT, three).await.unwrap_or_else(|error| panic!("A-05: {error:#}"));
     for (name, ..) in NODES {

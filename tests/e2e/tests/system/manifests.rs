@@ -5,6 +5,7 @@ mod dry_run;
 mod fence;
 mod image;
 mod overlay;
+mod uninstall;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -211,12 +211,54 @@ async fn values_become_flags_and_parts_of_the_pod_and_a_provider_of_ones_own_has
     assert_eq!(all[&format!("ConfigMap kube-system/{settings}")]["data"], json!({ "MY_REGION": "one" }));
     assert!(!all.contains_key("ConfigMap kube-system/wasm-ccm-provider"), "{:?}", all.keys());
     let rules = all["PrometheusRule kube-system/wasm-ccm"]["spec"]["groups"][0]["rules"].as_array().unwrap();
-    let links = rules.iter().map(|rule| rule["annotations"]["runbook_url"].as_str().unwrap());
-    let elsewhere = links.filter(|link| !link.starts_with("https://docs.example/ccm/docs/guides/alerts.md#")).count();
-    assert!(rules.len() > 15 && elsewhere == 0, "{rules:?}");
+    let (link, path) = (|rule: &Value| rule["annotations"]["runbook_url"].as_str().unwrap().to_owned(), runbooks());
+    let linked: Vec<String> = path.iter().map(|path| format!("https://docs.example/ccm/{path}")).collect();
+    assert!(rules.len() > 15 && rules.iter().map(link).eq(linked), "{rules:?}");
     for name in ["PrometheusRule kube-system/wasm-ccm", "ConfigMap kube-system/wasm-ccm-dashboard"] {
         assert_eq!(all[name]["metadata"]["labels"]["release"], "prometheus", "{name}");
     }
+}
+
+/// What `runbook_url` of each alert says in the manifests.
+fn runbooks() -> Vec<String> {
+    let rules = std::fs::read_to_string(manifest::folder().join("monitoring/rules.yaml")).unwrap();
+    let links = rules.lines().filter_map(|line| line.trim().strip_prefix("runbook_url: "));
+    links.map(str::to_owned).collect()
+}
+
+/// The YAML texts of the guide about a file of that name.
+fn of_guide(file: &str) -> String {
+    let guide = std::fs::read_to_string(manifest::folder().join("../docs/guides/alerts.md")).unwrap();
+    let (_, text) = guide.split_once(&format!("```yaml\n# {file}")).unwrap();
+    let (_, text) = text.split_once('\n').unwrap();
+    text.split_once("```").unwrap().0.to_owned()
+}
+
+/// A host that does not exist once stood in every alert.
+#[tokio::test]
+async fn runbooks_are_paths_of_the_repository_until_kustomize_or_the_chart_is_given_an_address() {
+    let (manifests, helm) = (Manifests::new(), Helm::new(None));
+    let chart = chart(&manifests, &["cloudlycke"]);
+    let values = ["provider=cloudlycke", IMAGE[0], IMAGE[1], "monitoring.rules=true"];
+    let rules = "PrometheusRule kube-system/wasm-ccm";
+    let links = |objects: Vec<DynamicObject>| -> Vec<String> {
+        let all = comparable(objects);
+        let rules = all[rules]["spec"]["groups"][0]["rules"].as_array().unwrap();
+        rules.iter().map(|rule| rule["annotations"]["runbook_url"].as_str().unwrap().to_owned()).collect()
+    };
+    let paths = runbooks();
+    assert!(paths.len() > 15, "{paths:?}");
+    assert_eq!(links(helm.render(&chart, &values).await), paths);
+    assert_eq!(links(manifests.build("monitoring").await), paths);
+
+    let text = of_guide("kustomization.yaml").replace("PATH/manifests/monitoring", "../monitoring");
+    manifests.write("around/kustomization.yaml", text);
+    manifests.write("around/docs-address.yaml", of_guide("docs-address.yaml"));
+    let objects = manifests.build("around").await;
+    assert!(objects.iter().all(|object| object.name_any() != "docs-address"), "what is only for kustomize is applied");
+    let linked: Vec<String> =
+        paths.iter().map(|path| format!("https://git.example.com/wasm-ccm/blob/main/{path}")).collect();
+    assert_eq!(links(objects), linked);
 }
 
 #[tokio::test]
@@ -225,7 +267,9 @@ async fn values_that_are_wrong_are_refused_with_their_name_and_what_is_wrong() {
     let chart = chart(&manifests, &["cloudlycke"]);
     let good = ["provider=cloudlycke", IMAGE[0], IMAGE[1]];
     assert!(!helm.render(&chart, &good).await.is_empty());
-    let wrong: [(&[&str], &[&str]); 20] = [
+    let digest = format!("image.digest=sha256:{}", "0".repeat(64));
+    let both = [digest.as_str()];
+    let wrong: [(&[&str], &[&str]); 28] = [
         (&["replicas=two"], &["/replicas", "got string, want null or integer"]),
         (&["replicas=0"], &["/replicas", "minimum: got 0, want 1"]),
         (&["flags=--v=4"], &["/flags", "got string, want array"]),
@@ -236,6 +280,14 @@ async fn values_that_are_wrong_are_refused_with_their_name_and_what_is_wrong() {
         (&["grants.allowHost[0]=x"], &["/grants", "additional properties 'allowHost' not allowed"]),
         (&["grants.allowSharedAddresses[0]=pods"], &["/grants/allowSharedAddresses/0", "'nodes', 'services'"]),
         (&["image.pullPolicy=Sometimes"], &["/image/pullPolicy", "'Always', 'IfNotPresent', 'Never'"]),
+        (&both, &["image.tag and image.digest are both given: give one of them"]),
+        (&["image.digest=sha256:0"], &["/image/digest", "'sha256:0' does not match pattern"]),
+        (&["image.repository=r.example/ccm@x"], &["/image/repository", "does not match pattern"]),
+        (&["settings.MY-REGION=one"], &["/settings", "'MY-REGION' does not match pattern"]),
+        (&["loadBalancerClasses[0]="], &["/loadBalancerClasses/0", "minLength: got 0, want 1"]),
+        (&["grants.allowHosts[0]=a b"], &["/grants/allowHosts/0", "'a b' does not match pattern"]),
+        (&["grants.credentialUses[0]=token"], &["/grants/credentialUses/0", "'token' does not match pattern"]),
+        (&["credentials.secretName=My_Secret"], &["/credentials/secretName", "does not match pattern"]),
         (&["image.tag="], &["image.tag and image.digest are empty: give one of them"]),
         (&["image.repository="], &["image.repository is empty: build the image with `./just image`"]),
         (&["provider="], &["provider is empty: give cloudlycke, digitalocean, openstack, or the name"]),

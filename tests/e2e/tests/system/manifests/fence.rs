@@ -101,6 +101,39 @@ fn rows() -> Vec<Row> {
     ]
 }
 
+/// What no mistake of a row above would show: each is refused by one part of an expression alone.
+fn single_fields() -> Vec<Row> {
+    let owner = json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "00000000-0000-0000-0000-000000000001" }]);
+    let meta = "may not change annotations, finalizers and owners of a Node";
+    let status = "in the status of a Node";
+    let volume = "kubernetes.io/csi/driver^1";
+    let of_node = [
+        ("", json!({ "spec": { "podCIDR": "10.0.9.0/24", "podCIDRs": ["10.0.9.0/24"] } }), "the pod CIDRs of a Node"),
+        ("", json!({ "spec": { "taints": null } }), "may change only the taints"),
+        ("", json!({ "metadata": { "finalizers": ["others.io/keep"] } }), meta),
+        ("", json!({ "metadata": { "ownerReferences": owner } }), meta),
+        ("status", json!({ "status": { "conditions": null } }), status),
+        ("status", json!({ "status": { "allocatable": { "cpu": "900" } } }), status),
+        ("status", json!({ "status": { "nodeInfo": { "machineID": "other" } } }), status),
+        ("status", json!({ "status": { "images": [{ "names": ["x"], "sizeBytes": 1 }] } }), status),
+        ("status", json!({ "status": { "phase": "Running" } }), status),
+        ("status", json!({ "status": { "daemonEndpoints": { "kubeletEndpoint": { "Port": 1 } } } }), status),
+        ("status", json!({ "status": { "volumesInUse": [volume] } }), status),
+        ("status", json!({ "status": { "volumesAttached": [{ "name": volume, "devicePath": "" }] } }), status),
+    ];
+    let conditions = "may change only its own conditions of a Service";
+    let theirs = json!({
+        "type": "others.io/Fine", "status": "False", "reason": "X", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    let of_service = [
+        (json!({ "metadata": { "ownerReferences": owner } }), "spec, labels and owners of a Service"),
+        (json!({ "status": { "conditions": [theirs] } }), conditions),
+        (json!({ "status": { "conditions": null } }), conditions),
+    ];
+    let of_node = of_node.into_iter().map(|(part, body, told)| ("nodes", part, body, Some(told)));
+    of_node.chain(of_service.into_iter().map(|(body, told)| ("services", "status", body, Some(told)))).collect()
+}
+
 #[tokio::test]
 async fn the_account_changes_its_own_fields_of_nodes_and_services_and_no_others() {
     let stage = Stage::bare(apart(Settings::default())).await;
@@ -139,7 +172,16 @@ async fn the_account_changes_its_own_fields_of_nodes_and_services_and_no_others(
         }
     };
     tokio::time::timeout(LIMIT, fenced).await.expect("the policies never count");
-    for (resource, part, body, refused) in rows() {
+    let of_others = |kind: &str| {
+        json!({ "status": { "conditions": [{
+        "type": kind, "status": "True", "reason": "X", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }] } })
+    };
+    let params = PatchParams::default();
+    let (pressure, fine) = (of_others("MemoryPressure"), of_others("others.io/Fine"));
+    nodes(admin).patch_status("fenced", &params, &Patch::Strategic(pressure)).await.unwrap();
+    services(admin).patch_status("web", &params, &Patch::Strategic(fine)).await.unwrap();
+    for (resource, part, body, refused) in rows().into_iter().chain(single_fields()) {
         let sent = send(resource, part, body.clone()).await;
         match (refused, sent) {
             (None, Ok(())) => {}

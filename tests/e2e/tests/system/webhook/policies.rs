@@ -1,6 +1,8 @@
 //! The policies of `wasm-ccm annotations --output=cel`, beside the webhook: both judge the same Services on a real API server. Where they differ,
 //! the guide has a row that says so.
 
+mod openstack;
+
 use ccm_e2e::host::{component, until};
 use ccm_e2e::manifest;
 use ccm_sim_digitalocean::TOKEN;
@@ -46,13 +48,15 @@ const fn differ(
     Case { annotations, webhook, policies, row }
 }
 
-const CLOUDLYCKE: [Case; 13] = [
+const CLOUDLYCKE: [Case; 15] = [
     same(&[], Silent),
     same(&[(MODE, "pool")], Silent),
     same(&WRONG, Denied),
     same(&[("cloudlycke.io/lb-delay", "1m30s")], Silent),
     same(&[("cloudlycke.io/lb-delay", "0")], Silent),
     same(&[("cloudlycke.io/lb-delay", "1.5ms2us")], Silent),
+    same(&[("cloudlycke.io/lb-delay", "3µs")], Silent),
+    same(&[("cloudlycke.io/lb-delay", ".5s")], Silent),
     same(&[("cloudlycke.io/lb-delay", "soon")], Denied),
     same(&[("cloudlycke.io/lb-delay", "90")], Denied),
     same(&[("cloudlycke.io/lb-mod", "pool")], Warned),
@@ -75,7 +79,7 @@ macro_rules! digitalocean {
     };
 }
 
-const DIGITALOCEAN: [Case; 11] = [
+const DIGITALOCEAN: [Case; 12] = [
     same(&[], Silent),
     same(&[(digitalocean!("size-unit"), "3")], Silent),
     same(&[(digitalocean!("size-unit"), "three")], Denied),
@@ -83,6 +87,7 @@ const DIGITALOCEAN: [Case; 11] = [
     same(&[(digitalocean!("algorithm"), "fair")], Warned),
     same(&[(digitalocean!("protcol"), "http")], Warned),
     same(&[("kubernetes.digitalocean.com/firewall-managed", "1")], Silent),
+    same(&[("kubernetes.digitalocean.com/firewall-managed", "TRUE")], Silent),
     differ(&[(digitalocean!("size-unit"), "101")], [Denied, Silent], "has a number outside of the allowed range"),
     differ(
         &[(digitalocean!("type"), "REGIONAL"), (digitalocean!("protocol"), "udp")],
@@ -138,21 +143,23 @@ fn policies(provider: &str, flags: &[&str]) -> String {
     stdout
 }
 
-/// Takes the webhook away, and applies policies; waits until the API server knows: `denied` and `warned` are what they judge like that, and
-/// `passed` is what the webhook alone denies.
-async fn replace(client: &Client, policies: &str, [denied, warned, passed]: [&Value; 3]) {
+/// Takes the webhook away, and applies policies; waits until the API server knows: `denied` (which not every provider has) and `warned` are what
+/// they judge like that, and `passed` is what the webhook alone denies.
+async fn replace(client: &Client, policies: &str, denied: Option<&Value>, [warned, passed]: [&Value; 2]) {
     let webhooks: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
     webhooks.delete("wasm-ccm", &DeleteParams::default()).await.unwrap();
     manifest::apply_all(client, &manifest::objects(policies).unwrap()).await.unwrap();
     let mut said = vec![];
     let is_known = async || {
         said.clear();
-        for service in [denied, warned, passed] {
+        for service in denied.into_iter().chain([warned, passed]) {
             said.push(judged(client, service).await);
         }
         let is_of_policy = |(_, text): &(Verdict, String)| text.contains("ValidatingAdmissionPolicy");
         let verdicts: Vec<Verdict> = said.iter().map(|(verdict, _)| *verdict).collect();
-        Ok(is_of_policy(&said[0]) && is_of_policy(&said[1]) && verdicts == [Denied, Warned, Silent])
+        let wanted = [Denied, Warned, Silent];
+        let (judged, _) = said.split_at(said.len() - 1);
+        Ok(judged.iter().all(is_of_policy) && wanted.ends_with(&verdicts))
     };
     let waited = until(LIMIT, is_known).await;
     waited.unwrap_or_else(|error| panic!("{error:#}: {said:?}"));
@@ -220,16 +227,16 @@ async fn the_policies_judge_as_the_webhook_does_but_for_what_the_guide_lists() {
         service
     };
     compare(client, &cases, named, true).await;
-    let (_, text) = judged(client, &named(&CLOUDLYCKE[8])).await;
+    let (_, text) = judged(client, &named(&CLOUDLYCKE[10])).await;
     assert!(text.contains("cloudlycke.io/lb-mode would be one"), "{text}");
 
     let text = policies("cloudlycke", &["--load-balancer-class=cloudlycke.example/lb"]);
-    let marks = [&named(&CLOUDLYCKE[2]), &named(&OF_NODES), &named(&CLOUDLYCKE[11])];
-    replace(client, &text, marks).await;
+    let marks = [&named(&OF_NODES), &named(&CLOUDLYCKE[13])];
+    replace(client, &text, Some(&named(&CLOUDLYCKE[2])), marks).await;
     compare(client, &cases, named, false).await;
-    let (_, text) = judged(client, marks[0]).await;
+    let (_, text) = judged(client, &named(&CLOUDLYCKE[2])).await;
     assert!(text.ends_with("must be one of pool, nodes, hostname, not bogus"), "{text}");
-    let (_, text) = judged(client, &named(&CLOUDLYCKE[8])).await;
+    let (_, text) = judged(client, &named(&CLOUDLYCKE[10])).await;
     assert!(text.contains("provider cloudlycke does not know: cloudlycke.io/lb-mod; that has no effect"), "{text}");
 
     // A change of something else, and of the annotation itself.
@@ -237,7 +244,26 @@ async fn the_policies_judge_as_the_webhook_does_but_for_what_the_guide_lists() {
     change(port).await.unwrap();
     change(annotated([(MODE, "nodes")])).await.unwrap();
     change(annotated([(MODE, "other")])).await.unwrap_err();
+    // One that becomes a load balancer brings all its annotations, and one that goes is nobody's any more.
+    let mut plain = named(&CLOUDLYCKE[2]);
+    merge(
+        &mut plain,
+        json!({ "metadata": { "name": "plain", "finalizers": ["example.com/keep"] }, "spec": { "type": "NodePort" } }),
+    );
+    let plain = serde_json::from_value(plain).unwrap();
+    services(client).create(&PostParams::default(), &plain).await.unwrap();
+    let becomes = json!({ "spec": { "type": "LoadBalancer" } });
+    let becomes = said(services(client).patch("plain", &dry, &Patch::Merge(&becomes)).await);
+    assert!(becomes.unwrap_err().contains("must be one of pool, nodes, hostname, not bogus"));
+    let mut going = of(&CLOUDLYCKE[0]);
+    merge(&mut going, json!({ "metadata": { "name": "going", "finalizers": ["example.com/keep"] } }));
+    services(client).create(&PostParams::default(), &serde_json::from_value(going).unwrap()).await.unwrap();
+    crate::service_look::delete(client, "going").await;
+    said(services(client).patch("going", &dry, &Patch::Merge(&annotated([(MODE, "other")]))).await).unwrap();
     // Who belongs to whom.
+    let mut others = named(&CLOUDLYCKE[2]);
+    merge(&mut others, annotated([("wasm-ccm.io/orphan", "theirs")]));
+    assert_eq!(judged(client, &others).await.0, Denied, "given up by another one's provider");
     for (spec, verdict) in [
         (json!({ "loadBalancerClass": "cloudlycke.example/lb" }), Denied),
         (json!({ "loadBalancerClass": "theirs.example/lb" }), Silent),
@@ -265,7 +291,7 @@ async fn digitaloceans_policies_judge_as_its_webhook_does_but_for_what_the_guide
 
     let token = format!("--credential=access-token=file:{}", stage.file("token", TOKEN).display());
     let text = policies("digitalocean", &[&token, "--allow-host=api.digitalocean.com"]);
-    replace(client, &text, [&of(&DIGITALOCEAN[2]), &of(&DIGITALOCEAN[4]), &of(&DIGITALOCEAN[7])]).await;
+    replace(client, &text, Some(&of(&DIGITALOCEAN[2])), [&of(&DIGITALOCEAN[4]), &of(&DIGITALOCEAN[8])]).await;
     compare(client, &cases, of, false).await;
     assert!(host.terminate().await.unwrap().success());
     cloud.check().unwrap();

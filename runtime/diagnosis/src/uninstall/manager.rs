@@ -1,0 +1,78 @@
+//! Who takes care of the cluster's Services and Nodes now.
+
+use kube::Client;
+use serde::Serialize;
+
+use crate::ask::lease::{self, Standing};
+use crate::ask::pods;
+
+/// Who does the work of a cloud controller manager.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Manager {
+    /// A host of wasm-ccm. It can clean up after itself.
+    Host,
+    /// Nobody.
+    Nobody,
+    /// The program of this name. What all managers share is its own now.
+    Other(String),
+    /// It could not be read.
+    Unknown,
+}
+
+/// By the Lease first: during a migration, pods of both may be there.
+pub(super) async fn find(client: &Client, namespace: &str, name: &str) -> Manager {
+    let (standing, pods) = tokio::join!(lease::watch(client, namespace, name), pods::living(client, namespace));
+    judge(standing, pods.map(|pods| pods.iter().any(pods::is_host)))
+}
+
+/// `is_there`: whether a pod of a host lives.
+fn judge(standing: Result<Option<Standing>, String>, is_there: Result<bool, String>) -> Manager {
+    match (standing, is_there) {
+        (Ok(Some(Standing::Held(hold))), _) => match hold.stranger() {
+            Some(program) => Manager::Other(program.to_owned()),
+            None => Manager::Host,
+        },
+        (_, Ok(true)) => Manager::Host,
+        (Ok(None | Some(Standing::Free | Standing::Expired(_))), Ok(false)) => Manager::Nobody,
+        _ => Manager::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::ask::lease::Hold;
+
+    #[test]
+    fn who_holds_the_lease_does_the_work_and_without_a_holder_a_pod_that_lives() {
+        let hold = |writer: Option<&str>| Hold {
+            holder: "n_1".to_owned(),
+            renewed: None,
+            promised: Duration::from_secs(15),
+            writer: writer.map(ToOwned::to_owned),
+        };
+        let no = || Err("forbidden".to_owned());
+        let other = Manager::Other("go-ccm".to_owned());
+        for (standing, is_there, wanted) in [
+            (Ok(Some(Standing::Held(hold(Some("wasm-ccm"))))), Ok(false), Manager::Host),
+            (Ok(Some(Standing::Held(hold(None)))), no(), Manager::Host),
+            // A pod of ours that stands by.
+            (Ok(Some(Standing::Held(hold(Some("go-ccm"))))), Ok(true), other),
+            (Ok(Some(Standing::Free)), Ok(true), Manager::Host),
+            (no(), Ok(true), Manager::Host),
+            (Ok(None), Ok(false), Manager::Nobody),
+            (Ok(Some(Standing::Free)), Ok(false), Manager::Nobody),
+            (Ok(Some(Standing::Expired(hold(Some("go-ccm"))))), Ok(false), Manager::Nobody),
+            // Nobody waited long enough to say so.
+            (Ok(Some(Standing::Unmoved(hold(None)))), Ok(false), Manager::Unknown),
+            (Ok(None), no(), Manager::Unknown),
+            (no(), Ok(false), Manager::Unknown),
+        ] {
+            let shown = format!("{standing:?} {is_there:?}");
+            assert_eq!(judge(standing, is_there), wanted, "{shown}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! What would be left, in the order in which it goes, and how that is told.
+
+use serde::Serialize;
+
+use super::manager::Manager;
+
+/// What is done together. The order is that of the work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Step {
+    /// Services whose load balancers are there.
+    LoadBalancers,
+    /// Nodes that wait for a host.
+    Nodes,
+    /// What calls the host.
+    Webhook,
+    /// Objects of the manifests.
+    Installation,
+    /// The Lease, which a host writes again.
+    Lease,
+    /// What a host would write again on Services and Nodes.
+    Traces,
+}
+
+const STEPS: [Step; 6] =
+    [Step::LoadBalancers, Step::Nodes, Step::Webhook, Step::Installation, Step::Lease, Step::Traces];
+
+impl Step {
+    /// What is done in it.
+    const fn what(self, manager: &Manager) -> &'static str {
+        match (self, manager) {
+            (Self::LoadBalancers, Manager::Nobody) => {
+                "Load balancers. No host runs. To have them deleted, start it again and begin here. Otherwise delete each load balancer in the cloud that you do not keep, and then run the command, which takes the finalizer away"
+            }
+            (Self::LoadBalancers, _) => {
+                "Load balancers, while the host runs. The command keeps one in the cloud; to have it deleted, delete the Service or change its type instead. Wait until none is listed here"
+            }
+            (Self::Nodes, _) => {
+                "Nodes that wait for the host. Start kubelets without --cloud-provider=external, or install another cloud controller manager, which serves these Nodes; the command lets pods run on a Node as it is"
+            }
+            (Self::Webhook, _) => "The webhook, which nothing answers soon",
+            (Self::Installation, _) => {
+                "The installation, in this order. `kubectl delete -k` of your overlay does the same"
+            }
+            (Self::Lease, _) => "The Lease, when no pod of the host is left, which would make it again",
+            (Self::Traces, _) => "Traces, when no pod of the host is left, which would write them again",
+        }
+    }
+}
+
+/// One thing that would be left.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Item {
+    /// Kind, namespace and name.
+    pub(super) object: String,
+    /// What of ours is there.
+    pub(super) found: String,
+    /// What removes it.
+    pub(super) command: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Part {
+    step: Step,
+    what: &'static str,
+    items: Vec<Item>,
+}
+
+/// All that would be left.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Remains {
+    manager: Manager,
+    left: usize,
+    /// Lists that could not be read, and why.
+    unread: Vec<String>,
+    steps: Vec<Part>,
+    /// What is not counted.
+    notes: Vec<String>,
+}
+
+impl Remains {
+    pub(super) fn new(manager: Manager) -> Self {
+        let steps = STEPS.map(|step| Part { step, what: step.what(&manager), items: vec![] }).into();
+        let mut unread = vec![];
+        if manager == Manager::Unknown {
+            unread.push("whether a host runs: neither its Lease nor its pods say so".to_owned());
+        }
+        Self { manager, left: 0, unread, steps, notes: vec![] }
+    }
+
+    pub(super) const fn manager(&self) -> &Manager {
+        &self.manager
+    }
+
+    pub(super) fn add(&mut self, step: Step, item: Item) {
+        if let Some(part) = self.steps.iter_mut().find(|part| part.step == step) {
+            part.items.push(item);
+            self.left += 1;
+        }
+    }
+
+    pub(super) fn unread(&mut self, what: String) {
+        self.unread.push(what);
+    }
+
+    pub(super) fn note(&mut self, note: String) {
+        self.notes.push(note);
+    }
+
+    /// Whether anything would be left.
+    #[must_use]
+    pub const fn is_any_left(&self) -> bool {
+        self.left > 0
+    }
+
+    /// Whether something could not be read.
+    #[must_use]
+    pub const fn is_any_unread(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut lines = vec![];
+        let parts = self.steps.iter().filter(|part| !part.items.is_empty());
+        for (number, Part { what, items, .. }) in parts.enumerate() {
+            lines.push(format!("{}. {what}:", number + 1));
+            let mut items = items.iter().peekable();
+            while let Some(Item { object, found, command }) = items.next() {
+                lines.push(format!("   {object}: {found}"));
+                // One command of Helm removes many.
+                if items.peek().is_none_or(|next| next.command != *command) {
+                    lines.push(format!("     {command}"));
+                }
+            }
+        }
+        lines.extend(self.unread.iter().map(|what| format!("not known: {what}")));
+        lines.extend(self.notes.iter().map(|note| format!("note: {note}")));
+        lines.push("note: clouds are not asked. Look there for load balancers and routes; the Secret with your credentials stays: docs/guides/remove.md".to_owned());
+        lines.push(format!("{} left, {} could not be read", self.left, self.unread.len()));
+        lines.join("\n")
+    }
+
+    #[cfg(test)]
+    pub(super) fn items(&self, step: Step) -> &[Item] {
+        &self.steps.iter().find(|part| part.step == step).unwrap().items
+    }
+}
+
+/// Whether it stands in a command as it is.
+pub(super) fn is_word(text: &str) -> bool {
+    !text.is_empty()
+        && !text.starts_with('-')
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(object: &str, command: &str) -> Item {
+        Item { object: object.to_owned(), found: "found".to_owned(), command: command.to_owned() }
+    }
+
+    #[test]
+    fn steps_are_told_in_the_order_of_the_work_and_one_command_for_many_objects_once() {
+        let mut remains = Remains::new(Manager::Nobody);
+        assert!(!remains.is_any_left() && !remains.is_any_unread());
+        assert!(remains.text().ends_with("\n0 left, 0 could not be read") && !remains.text().contains("1."));
+        remains.add(Step::Traces, item("Service a/b", "last"));
+        remains.add(Step::Installation, item("Role a", "helm uninstall x"));
+        remains.add(Step::Installation, item("Role b", "helm uninstall x"));
+        remains.add(Step::LoadBalancers, item("Service a/c", "first"));
+        remains.unread("Secrets: forbidden".to_owned());
+        let text = remains.text();
+        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("note: ")).collect();
+        let begins = [
+            "1. Load balancers. No host runs. ",
+            "   Service a/c: found",
+            "     first",
+            "2. The installation, ",
+            "   Role a: found",
+            "   Role b: found",
+            "     helm uninstall x",
+            "3. Traces, ",
+            "   Service a/b: found",
+            "     last",
+            "not known: Secrets: forbidden",
+            "4 left, 1 could not be read",
+        ];
+        assert_eq!(lines.len(), begins.len(), "{text}");
+        assert!(lines.iter().zip(begins).all(|(line, begin)| line.starts_with(begin)), "{text}");
+        assert!(remains.is_any_left() && remains.is_any_unread());
+    }
+
+    #[test]
+    fn where_nobody_knows_whether_a_host_runs_that_is_said() {
+        let remains = Remains::new(Manager::Unknown);
+        assert!(remains.is_any_unread() && remains.text().contains("not known: whether a host runs"));
+    }
+
+    #[test]
+    fn what_stands_in_an_object_is_no_part_of_a_command() {
+        for (name, is_good) in
+            [("my-cloud.2", true), ("", false), ("a;b", false), ("$(x)", false), ("a b", false), ("-x", false)]
+        {
+            assert_eq!(is_word(name), is_good, "{name}");
+        }
+    }
+}

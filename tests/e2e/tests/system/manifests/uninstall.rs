@@ -1,0 +1,214 @@
+//! `wasm-ccm uninstall --plan`: its commands, given to a shell and to a real kubectl, leave nothing.
+
+use std::process::Command;
+
+use ccm_cluster::{NodeFixture, Settings, ensure_binaries};
+use ccm_e2e::host::until;
+use ccm_e2e::manifest;
+use serde_json::{Value, json};
+
+use super::overlay::{Manifests, start};
+use super::{CLOUDLYCKE, apart, apply};
+use crate::look::{await_untainted, nodes, patch_status};
+use crate::mistakes::{complaint, ended, run};
+use crate::service_look::{FINALIZER, annotated, await_served, delete, serve, services, the};
+use crate::stage::{LIMIT, RIVAL, Stage};
+
+const PLAN: [&str; 3] = ["uninstall", "--plan", "--output=json"];
+
+/// What it says.
+struct Plan {
+    code: Option<i32>,
+    report: Value,
+}
+
+impl Plan {
+    /// For an administrator.
+    fn of(stage: &Stage) -> Self {
+        let kubeconfig = format!("--kubeconfig={}", stage.cluster.kubeconfig().display());
+        let (code, text, stderr) = run(&[&PLAN[..], &[&kubeconfig]].concat());
+        assert_eq!(stderr, "", "{text}");
+        let report: Value = serde_json::from_str(&text).unwrap();
+        let this = Self { code, report };
+        let steps = this.report["steps"].as_array().unwrap();
+        let left: usize = steps.iter().map(|step| step["items"].as_array().unwrap().len()).sum();
+        assert_eq!(this.report["left"], left);
+        assert_eq!(code, Some(if left > 0 { 2 } else { 0 }), "{text}");
+        assert_eq!(this.report["unread"], json!([]));
+        this
+    }
+
+    /// Objects and commands of a step.
+    fn step(&self, name: &str) -> Vec<(String, String)> {
+        let steps = self.report["steps"].as_array().unwrap();
+        let step = steps.iter().find(|step| step["step"] == name).unwrap();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        step["items"].as_array().unwrap().iter().map(|item| (text(&item["object"]), text(&item["command"]))).collect()
+    }
+
+    fn objects(&self, name: &str) -> Vec<String> {
+        self.step(name).into_iter().map(|(object, _)| object).collect()
+    }
+}
+
+/// Gives a command to a shell, as an administrator.
+async fn paste(stage: &Stage, command: &str) {
+    let programs = ensure_binaries().await.unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]).env("PATH", path).env("KUBECONFIG", stage.cluster.kubeconfig());
+    let pasted = ended(shell.env("KUBECACHEDIR", stage.folder()));
+    assert!(pasted.status.success(), "{command}: {}", String::from_utf8_lossy(&pasted.stderr));
+}
+
+async fn paste_all(stage: &Stage, plan: &Plan, step: &str) {
+    for (_, command) in plan.step(step) {
+        paste(stage, &command).await;
+    }
+}
+
+#[tokio::test]
+async fn its_commands_in_their_order_take_an_installation_away_while_the_host_helps() {
+    let stage = Stage::bare(apart(Settings::default())).await;
+    let client = stage.client();
+    assert_eq!(Plan::of(&stage).report["left"], 0, "nothing was installed");
+    let manifests = Manifests::new();
+    let mut installed = apply(&stage, &manifests, CLOUDLYCKE).await.len();
+    manifest::apply(client, "optional/webhook/validating-webhook.yaml").await.unwrap();
+    installed += 1;
+    let host = start(&stage, &[]).await;
+    NodeFixture::new("n1").internal_ip("10.0.0.1").register(client).await.unwrap();
+    await_untainted(client, "n1").await;
+    serve(client, "web", json!({})).await;
+    await_served(client, "web").await;
+
+    // The API server writes its own Leases.
+    let by_us =
+        || stage.cluster.writes().unwrap().into_iter().filter(|write| !write.user.starts_with("system:")).count();
+    let written = by_us();
+    let plan = Plan::of(&stage);
+    assert_eq!(by_us(), written, "it wrote something");
+    assert_eq!(plan.report["manager"], "host");
+    assert_eq!(plan.objects("load-balancers"), ["Service default/web"]);
+    assert!(plan.objects("nodes").is_empty(), "{}", plan.report);
+    assert_eq!(plan.objects("webhook"), ["ValidatingWebhookConfiguration wasm-ccm"]);
+    assert_eq!(plan.objects("lease"), ["Lease kube-system/cloud-controller-manager"]);
+    assert!(plan.objects("traces").is_empty(), "{}", plan.report);
+    let objects = plan.objects("installation");
+    // The ConfigMap of the records is made by the manifests, and the webhook is a step of its own.
+    assert_eq!(objects.len() + 1, installed, "{objects:?}");
+    assert_eq!(objects[0], "Deployment kube-system/wasm-ccm", "what works goes first");
+    assert!(objects.last().unwrap().starts_with("ValidatingAdmissionPolicy "), "its limits go last: {objects:?}");
+
+    paste_all(&stage, &plan, "load-balancers").await;
+    let given_up = async || Ok(Plan::of(&stage).step("load-balancers").is_empty());
+    until(LIMIT, given_up).await.unwrap();
+    paste_all(&stage, &plan, "webhook").await;
+    let commands = plan.step("installation");
+    paste(&stage, &commands[0].1).await;
+    // As Kubernetes does with the pods of a Deployment that is gone.
+    host.end().await;
+    for (_, command) in &commands[1..] {
+        paste(&stage, command).await;
+    }
+    let plan = Plan::of(&stage);
+    assert_eq!(plan.report["manager"], "nobody");
+    assert_eq!(plan.objects("traces"), ["Service default/web"], "the annotation by which it was given up");
+    for step in ["lease", "traces"] {
+        paste_all(&stage, &plan, step).await;
+    }
+    assert_eq!(Plan::of(&stage).code, Some(0));
+    let web = the(client, "web").await;
+    assert_eq!((web.metadata.finalizers, web.metadata.annotations), (None, None));
+    assert!(web.status.unwrap().conditions.is_none_or(|conditions| conditions.is_empty()));
+}
+
+#[tokio::test]
+async fn after_the_host_is_gone_its_commands_free_a_service_that_hangs_and_leave_what_others_wrote() {
+    let stage = Stage::bare(apart(Settings::default())).await;
+    let client = stage.client();
+    manifest::apply_base(client).await.unwrap();
+    stage.allowed().await;
+    let host = stage.cloudlycke(&["--leader-elect=true"]);
+    host.ready().await;
+    let own =
+        json!({ "metadata": { "finalizers": ["example.com/theirs"], "annotations": { "example.com/note": "x" } } });
+    serve(client, "stays", own).await;
+    serve(client, "hangs", json!({})).await;
+    for name in ["stays", "hangs"] {
+        await_served(client, name).await;
+    }
+    host.end().await;
+    delete(client, "hangs").await;
+    // Of another manager: nothing of ours is on it.
+    serve(client, "foreign", json!({ "metadata": { "finalizers": [FINALIZER] } })).await;
+    let ensure = annotated([("wasm-ccm.io/ensure", "1")]);
+    serve(client, "asks", ensure).await;
+    let off =
+        NodeFixture::new("off").initialized().taint("node.cloudprovider.kubernetes.io/shutdown", "", "NoSchedule");
+    off.taint("example.com/theirs", "", "NoSchedule").register(client).await.unwrap();
+    NodeFixture::new("waits").register(client).await.unwrap();
+    let condition = |kind: &str, reason: &str| json!({ "type": kind, "status": "True", "reason": reason });
+    let conditions = [condition("NetworkUnavailable", "NoRouteCreated"), condition("Ready", "KubeletReady")];
+    patch_status(client, "off", &json!({ "conditions": conditions })).await;
+
+    let plan = Plan::of(&stage);
+    assert_eq!(plan.report["manager"], "nobody");
+    assert_eq!(plan.objects("load-balancers"), ["Service default/hangs", "Service default/stays"]);
+    assert_eq!(plan.objects("nodes"), ["Node waits"]);
+    assert_eq!(plan.objects("traces"), ["Service default/asks", "Node off", "Node off"]);
+    let notes = plan.report["notes"].to_string();
+    assert!(notes.contains(&format!("the finalizer {FINALIZER} of default/foreign")), "{notes}");
+    let kubeconfig = format!("--kubeconfig={}", stage.cluster.kubeconfig().display());
+    let (code, text, _) = run(&["uninstall", "--plan", &kubeconfig]);
+    assert_eq!(code, Some(2));
+    for part in
+        ["1. Load balancers. No host runs.", "   Service default/hangs: finalizer ", "load balancer of cloudlycke: "]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+
+    for step in ["load-balancers", "nodes", "webhook", "installation", "lease", "traces"] {
+        paste_all(&stage, &plan, step).await;
+    }
+    let plan = Plan::of(&stage);
+    assert_eq!(plan.code, Some(0), "{}", plan.report);
+    assert!(services(client).get_opt("hangs").await.unwrap().is_none(), "it hangs on");
+    let stays = the(client, "stays").await;
+    assert_eq!(stays.metadata.finalizers.unwrap(), ["example.com/theirs"]);
+    assert_eq!(stays.metadata.annotations.unwrap().keys().collect::<Vec<_>>(), ["example.com/note"]);
+    assert!(the(client, "foreign").await.metadata.finalizers.unwrap().contains(&FINALIZER.to_owned()));
+    assert!(nodes(client).get("waits").await.unwrap().spec.unwrap().taints.is_none());
+    let off = nodes(client).get("off").await.unwrap();
+    let taints: Vec<String> = off.spec.unwrap().taints.unwrap().into_iter().map(|taint| taint.key).collect();
+    assert_eq!(taints, ["example.com/theirs"]);
+    let conditions = off.status.unwrap().conditions.unwrap();
+    assert_eq!(conditions.iter().map(|one| one.type_.as_str()).collect::<Vec<_>>(), ["Ready"]);
+}
+
+#[tokio::test]
+async fn it_changes_nothing_itself_and_says_what_it_could_not_read() {
+    let (code, stdout, stderr) = run(&["uninstall"]);
+    assert_eq!((code, stdout.as_str()), (Some(1), ""));
+    for part in ["changes nothing itself", "`wasm-ccm uninstall --plan`", "docs/guides/remove.md"] {
+        assert!(complaint(&stderr).contains(part), "{stderr}");
+    }
+    let (code, _, stderr) = run(&["uninstall", "--plan", "--master=http://127.0.0.1:1"]);
+    assert_eq!(code, Some(1));
+    assert!(complaint(&stderr).contains("http://127.0.0.1:1 (--master) does not answer: "), "{stderr}");
+
+    let stage = Stage::bare(Settings::default()).await;
+    let kubeconfig = format!("--kubeconfig={}", stage.cluster.kubeconfig_of(RIVAL).unwrap().display());
+    let (code, text, stderr) = run(&["uninstall", "--plan", &kubeconfig]);
+    assert_eq!((code, stderr.as_str()), (Some(3), ""), "{text}");
+    for list in [
+        "Services",
+        "Nodes",
+        "ClusterRoles",
+        "Secrets",
+        "Lease kube-system/cloud-controller-manager",
+        "whether a host runs",
+    ] {
+        assert!(text.contains(&format!("not known: {list}: ")), "{list}: {text}");
+    }
+}
