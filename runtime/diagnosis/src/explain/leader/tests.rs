@@ -144,7 +144,7 @@ async fn a_leader_that_is_slow_is_not_waited_for() {
             tokio::time::sleep(Duration::from_secs(1)).await;
             Some((Ok::<_, Infallible>(hyper::body::Frame::data(hyper::body::Bytes::from_static(b" "))), ()))
         });
-        Ok::<_, Infallible>(Response::new(Body::wrap_body(http_body_util::StreamBody::new(Box::pin(body)))))
+        Ok::<_, Infallible>(Response::new(http_body_util::StreamBody::new(Box::pin(body))))
     };
     let silent = |_: Request<Body>| std::future::pending::<Result<Response<Body>, Infallible>>();
     let clients =
