@@ -13,7 +13,7 @@ use crate::rehearsal::Rehearsed;
 use crate::view::node::{is_uninitialized, provider_id};
 
 /// A node controller that does its work only when it is asked to.
-pub struct NodeRehearsal(Arc<Syncer>);
+pub struct NodeRehearsal(pub(super) Arc<Syncer>);
 
 impl NodeController {
     /// Takes the Nodes that there are, and rehearses from then on. The store must be complete.

@@ -7,6 +7,7 @@
 //! | `balancers` | Services and their load balancers: made, changed, followed, handed over, deleted |
 //! | `plan` | what `wasm-ccm plan` shows, and that it is what `run` does; and that what is ensured is stable |
 //! | `restored` | Services from a backup, and copies: whose load balancer is whose shows at the cloud |
+//! | `settled` | how each of these tests ends: what is ensured is stable |
 //! | `takeover` | what the Go manager has left: nothing of it is written |
 //! | `whole` | the public access firewall and the cluster's tag |
 //! | `account` | tokens, environment variables, regions, an account with droplets of others |
@@ -19,6 +20,7 @@ mod cluster_controller;
 mod nodes;
 mod plan;
 mod restored;
+mod settled;
 mod takeover;
 
 use std::path::Path;
@@ -68,6 +70,7 @@ pub(crate) fn start_from(
     environment: &[(&str, &str)],
     flags: &[&str],
 ) -> Actor {
+    cloud.configured_with(environment, flags);
     let url = cloud.url();
     let (environment, flags) = configured(cloud, file, &url, environment, flags);
     Actor::from(Host::start_in(stage.kubeconfig(), &environment, flags).unwrap())
