@@ -332,7 +332,8 @@ impl Planner {
             metrics: self.metrics.service.clone(),
             queue_metrics: self.metrics.queue.clone(),
             cluster_addresses: self.parts.addresses.clone(),
-            settings: self.parts.settings.service,
+            // In a plan nobody waits for others: what `run` does a few at a time is shown as a whole.
+            settings: ServiceSettings { revision_first: 0, ..self.parts.settings.service },
         })
     }
 

@@ -299,6 +299,8 @@ mod tests {
         ] {
             assert!(planned(Rehearsed::default(), vec![cluster(path, more.clone())]).has_changes(), "{more}");
         }
+        let noted = cluster("/api/v1/namespaces/kube-system/configmaps/wasm-ccm", json!({ "data": { "a": "b" } }));
+        assert!(!planned(Rehearsed::default(), vec![noted]).has_changes());
         let network = json!({ "status": { "conditions": [{ "type": "NetworkUnavailable" }] } });
         assert!(planned(Rehearsed::default(), vec![cluster("/api/v1/nodes/n1/status", network)]).has_changes());
     }

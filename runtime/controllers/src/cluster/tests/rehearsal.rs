@@ -9,7 +9,7 @@ use crate::rehearsal::Rehearsed;
 async fn rehearsed(answers: Vec<SyncResult>, more: Option<serde_json::Value>) -> (Rehearsed, Bench) {
     let mut bench = Bench::new(Setup { answers, ..Setup::default() });
     bench.listed().await;
-    for service in more {
+    if let Some(service) = more {
         bench.apply_service(service).await;
     }
     let rehearsal = bench.controller.take().unwrap().rehearsal();
@@ -28,7 +28,7 @@ async fn the_provider_is_called_once_with_the_cluster_of_now() {
     let calls = bench.cloud.calls.lock();
     assert_eq!(
         (calls.len(), &calls[0].nodes[..], &calls[0].services[..]),
-        (1, &["n1".to_owned()][..], &["web".to_owned()][..])
+        (1, &["n1".to_owned()][..], &["shop/web".to_owned()][..])
     );
 }
 
@@ -50,7 +50,7 @@ async fn what_fails_is_not_known_and_says_of_what() {
     wrong["spec"]["ports"] = json!([{ "port": 70_000 }]);
     let (told, bench) = rehearsed(vec![], Some(wrong)).await;
     assert!(told.unknown.is_some_and(|why| why.starts_with("Service shop/wrong: ")));
-    assert_eq!(bench.cloud.calls.lock()[0].services, ["web"]);
+    assert_eq!(bench.cloud.calls.lock()[0].services, ["shop/web"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,7 +16,7 @@ async fn rehearsed(draft: Draft, answer: Finding, api: impl FnOnce(&FakeApi)) ->
     bench.cloud.answer("node0", [answer]);
     bench.add(draft);
     api(&bench.api);
-    let rehearsal = NodeRehearsal(Arc::new(bench.syncer));
+    let rehearsal = NodeRehearsal::of(Arc::new(bench.syncer));
     (rehearsal.rehearse("node0").await, bench.api)
 }
 
@@ -79,7 +79,7 @@ async fn a_node_that_is_as_it_should_be_has_nothing_to_decide() {
     let (told, api) = rehearsed(draft, answer, |_| {}).await;
     assert_eq!((told, api.lines()), (Rehearsed::default(), vec![]));
     let bench = Bench::new();
-    assert_eq!(NodeRehearsal(Arc::new(bench.syncer)).rehearse("gone").await, Rehearsed::default());
+    assert_eq!(NodeRehearsal::of(Arc::new(bench.syncer)).rehearse("gone").await, Rehearsed::default());
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,4 +105,16 @@ async fn an_initialised_node_has_its_labels_and_its_addresses_corrected_or_is_no
     let foreign = settled().0.provider_id("other://1");
     let (told, _) = rehearsed(foreign, unknown(Reaction::Invalid), |_| {}).await;
     assert_eq!(told, Rehearsed::decided("do nothing: no provider here has this provider ID"));
+}
+
+/// It was not looked at before, so nothing but the list of all Nodes says whose machine it is.
+#[tokio::test(start_paused = true)]
+async fn a_new_node_does_not_get_the_machine_of_a_node_that_was_not_looked_at_yet() {
+    let mut bench = Bench::keeping_apart();
+    bench.cloud.answer("node0", [found(|instance| instance.provider_id = "fake://taken".to_owned())]);
+    bench.add(node("other").provider_id("fake://taken"));
+    bench.add(node("node0").tainted());
+    let told = NodeRehearsal::of(Arc::new(bench.syncer)).rehearse("node0").await;
+    assert!(told.unknown.as_ref().is_some_and(|why| why.contains("which is that of node other")), "{told:?}");
+    assert_eq!(bench.api.lines(), [""; 0]);
 }
