@@ -171,6 +171,11 @@ async fn a_plan_for_nodes_shows_what_run_then_writes() {
     let patch = planned.object("Node new")["writes"][1]["body"].clone();
     assert_eq!((&patch["spec"]["providerID"], &patch["spec"]["taints"]), (&json!(provider_id(201)), &Value::Null));
     assert_eq!(planned.writes("Node gone"), ["cluster DELETE /api/v1/nodes/gone"]);
+    assert_eq!(planned.object("Node gone")["decision"], "the cloud said twice that its machine does not exist");
+    // Without these flags it is too young for that.
+    let young = all(&stage, &cloud, &[], &[]).await.object("Node gone");
+    assert!(young["unknown"].as_str().is_some_and(|why| why.contains("younger than")), "{young}");
+    assert_eq!(young["writes"], json!([]));
     let names: Vec<String> = planned.objects().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["Node gone", "Node new", "Node off", "Node unknown"], "{planned:?}");
     let wanted = ["cluster PATCH /api/v1/nodes/off/status", "cluster PATCH /api/v1/nodes/off"];
