@@ -3,6 +3,7 @@
 use ccm_sim_digitalocean::{DigitalOcean, Droplet, Endpoint, Firewall};
 use serde_json::json;
 
+use super::plan::all;
 use super::{Cloud, ID, await_balanced, members, start};
 use crate::look::await_event;
 use crate::service_look::{annotated, change, delete, serve};
@@ -121,6 +122,10 @@ async fn what_the_cluster_as_a_whole_has_is_written_once() {
     untagged.end().await;
 
     let environment = [&FIREWALL[..], &[("DO_CLUSTER_ID", "0caf4c4e-e835")]].concat();
+    let planned = all(&stage, &cloud, &environment, &[]).await;
+    let writes = planned.writes("Cluster digitalocean");
+    assert!(!writes.is_empty() && writes.iter().all(|write| write.starts_with("cloud POST /v2/")), "{planned:?}");
+    assert_eq!(planned.object("Cluster digitalocean")["moreMayFollow"], true);
     let host = start(&stage, &cloud, &environment, &["--cluster-period=1s"]);
     let is_tagged = |cloud: &DigitalOcean| cloud.balancers()[0].spec.tags.contains(&"k8s:0caf4c4e-e835".to_owned());
     cloud.until(LIMIT, is_tagged).await.unwrap();

@@ -34,13 +34,13 @@ impl Planned {
     }
 
     /// The one with this kind and name.
-    fn object(&self, name: &str) -> Value {
+    pub(super) fn object(&self, name: &str) -> Value {
         let found = self.objects().into_iter().find(|(known, _)| known == name);
         found.unwrap_or_else(|| panic!("no {name}: {self:?}")).1
     }
 
     /// Writes to the cluster and to the cloud, with method and path; no notes.
-    fn writes(&self, name: &str) -> Vec<String> {
+    pub(super) fn writes(&self, name: &str) -> Vec<String> {
         let object = self.object(name);
         let writes = object["writes"].as_array().unwrap().iter().filter(|write| write["to"] != "note");
         writes.map(|write| format!("{} {} {}", write["to"], write["method"], write["path"]).replace('"', "")).collect()
@@ -281,8 +281,15 @@ async fn what_is_nobodys_or_is_not_there_or_cannot_be_read_is_said() {
         assert_eq!((planned.code, planned.error), (Some(1), format!("error: {why}\n")));
     }
 
-    let host = start(&stage, &cloud, &[], &[]);
+    // Who does not run a controller plans nothing for it.
     serve(client, "web", json!({})).await;
+    let nodes_alone = ["--controllers=cloud-node"];
+    let one = asked(stage.kubeconfig(), &cloud, &[], &nodes_alone, &["service", "default/web"]).await;
+    assert_eq!((one.code, one.error.contains("leaves out the service controller")), (Some(1), true), "{one:?}");
+    let planned = all(&stage, &cloud, &[], &nodes_alone).await;
+    assert_eq!((planned.code, planned.objects()), (Some(0), vec![]), "{planned:?}");
+
+    let host = start(&stage, &cloud, &[], &[]);
     await_service(client, "web", is_served).await;
     host.end().await;
     cloud.settled(&stage).await;
