@@ -28,15 +28,20 @@ pub fn read_only(client: &Client, journal: Arc<Journal>) -> Client {
 struct Stopping {
     client: Client,
     journal: Arc<Journal>,
-    /// Objects as they would be after the writes so far, by path.
-    written: Mutex<HashMap<String, Value>>,
+    /// Objects as they would be after the writes so far, by path; none for one that would be gone.
+    written: Mutex<HashMap<String, Option<Value>>>,
 }
 
 impl Stopping {
     /// This is the one place that keeps a plan from writing to the cluster.
     async fn answer(&self, request: Request<Body>) -> kube::Result<Response<Body>> {
         if request.method() == Method::GET {
-            return self.client.send(request).await;
+            // Whoever reads again sees its own write. With the state of before, it would write until it gives up.
+            let written = self.written.lock().get(request.uri().path()).cloned();
+            return match written {
+                Some(written) => Ok(read(written).map_or_else(|gone| gone, |object| answer(StatusCode::OK, &object))),
+                None => self.client.send(request).await,
+            };
         }
         let (parts, body) = request.into_parts();
         let body = body.collect_bytes().await?;
@@ -75,15 +80,10 @@ impl Stopping {
             }
         };
         self.note(&parts.method, path, body);
-        let mut written = self.written.lock();
-        if is_patch {
-            let after = patch::as_newer(after);
-            let answer = answer(StatusCode::OK, &after);
-            written.insert(object, after);
-            return Ok(answer);
-        }
-        written.remove(&object);
-        Ok(answer(StatusCode::OK, &after))
+        let after = if is_patch { patch::as_newer(after) } else { after };
+        let answer = answer(StatusCode::OK, &after);
+        self.written.lock().insert(object, is_patch.then_some(after));
+        Ok(answer)
     }
 
     fn note(&self, method: &Method, path: String, body: Value) {
@@ -93,7 +93,7 @@ impl Stopping {
     /// The object as it is by now, or what the API server says instead.
     async fn before(&self, path: &str) -> kube::Result<Result<Value, Response<Body>>> {
         if let Some(written) = self.written.lock().get(path).cloned() {
-            return Ok(Ok(written));
+            return Ok(read(written));
         }
         let request = Request::get(path).body(Body::empty()).map_err(kube::Error::HttpError)?;
         let answer = self.client.send(request).await?;
@@ -101,8 +101,18 @@ impl Stopping {
             return Ok(Err(answer));
         }
         let body = answer.into_body().collect_bytes().await?;
-        Ok(Ok(serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?))
+        let mut object: Value = serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
+        // The largest part of it, which nobody asks for: a plan may keep thousands of objects.
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            drop(metadata.remove("managedFields"));
+        }
+        Ok(Ok(object))
     }
+}
+
+/// An object that was written, or that there is none any more.
+fn read(written: Option<Value>) -> Result<Value, Response<Body>> {
+    written.ok_or_else(|| refusal(StatusCode::NOT_FOUND, "NotFound", "the plan deletes it before"))
 }
 
 /// The path of an object, without the part of it that is written. An object may be called `status` as well.

@@ -3,6 +3,7 @@
 use ccm_cloud::{ForbiddenChange, Leadership};
 use parking_lot::Mutex;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 /// A write that was stopped.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,21 +22,32 @@ pub(crate) enum Stopped {
 
 /// Forbids every change of a cloud, and notes what was stopped.
 #[derive(Debug, Default)]
-pub struct Journal(Mutex<Vec<Stopped>>);
+pub struct Journal(Mutex<Entries>);
+
+#[derive(Debug, Default)]
+struct Entries {
+    stopped: Vec<Stopped>,
+    /// Cancelled with the first change of a cloud.
+    change: CancellationToken,
+}
 
 impl Journal {
     pub(crate) fn note(&self, stopped: Stopped) {
-        self.0.lock().push(stopped);
+        let mut entries = self.0.lock();
+        if matches!(stopped, Stopped::Cloud(_)) {
+            entries.change.cancel();
+        }
+        entries.stopped.push(stopped);
     }
 
     /// What was stopped since the last time.
     pub(crate) fn take(&self) -> Vec<Stopped> {
-        std::mem::take(&mut self.0.lock())
+        std::mem::take(&mut *self.0.lock()).stopped
     }
 
-    /// Whether a change of a cloud was stopped since then.
-    pub(crate) fn has_change_of_a_cloud(&self) -> bool {
-        self.0.lock().iter().any(|stopped| matches!(stopped, Stopped::Cloud(_)))
+    /// Is cancelled when a change of a cloud is stopped, or was since then.
+    pub(crate) fn change_of_a_cloud(&self) -> CancellationToken {
+        self.0.lock().change.clone()
     }
 }
 
@@ -57,5 +69,28 @@ mod tests {
     #[test]
     fn a_plan_never_leads() {
         assert!(!Journal::default().may_write());
+    }
+
+    #[test]
+    fn only_a_change_of_a_cloud_ends_the_work_on_an_object_and_not_that_on_the_next_one() {
+        let journal = Journal::default();
+        let stopped = journal.change_of_a_cloud();
+        let cluster = Stopped::Cluster { method: "PATCH".to_owned(), path: String::new(), body: Value::Null };
+        journal.note(cluster.clone());
+        assert!(!stopped.is_cancelled());
+        let change = ForbiddenChange {
+            provider: "ocean".to_owned(),
+            endpoint: "api".to_owned(),
+            method: "POST",
+            target: "/".to_owned(),
+            body: String::new(),
+            operation: String::new(),
+            is_after_another: false,
+        };
+        journal.forbade(change.clone());
+        assert!(stopped.is_cancelled() && journal.change_of_a_cloud().is_cancelled());
+        assert_eq!(journal.take(), [cluster, Stopped::Cloud(change)]);
+        assert!(!journal.change_of_a_cloud().is_cancelled());
+        assert_eq!(journal.take(), []);
     }
 }

@@ -180,6 +180,10 @@ mod tests {
         assert_eq!(after(&before, "json-patch", &patch), wanted);
         let other = json!([{ "op": "test", "path": "/metadata/uid", "value": "2" }, { "op": "remove", "path": "/metadata/uid" }]);
         assert_eq!(apply(&before, &other, "application/json-patch+json"), Patched::TestFailed);
+        for path in ["/metadata/annotations/gone", "/metadata/finalizers/2", "/status/conditions/0"] {
+            let gone = json!([{ "op": "remove", "path": path }]);
+            assert_eq!(apply(&before, &gone, "application/json-patch+json"), Patched::TestFailed, "{path}");
+        }
     }
 
     #[test]

@@ -201,9 +201,8 @@ impl Planner {
                 rehearsed.insert(name, (done, vec![]));
             }
             for stopped in self.parts.journal.take() {
-                let name = node_in(&stopped).and_then(|name| names.iter().find(|known| **known == name));
-                if let Some(name) = name {
-                    rehearsed.entry(name).or_default().1.push(stopped);
+                if let Some((_, writes)) = node_in(&stopped).and_then(|name| rehearsed.get_mut(name)) {
+                    writes.push(stopped);
                 }
             }
         }
@@ -230,7 +229,8 @@ impl Planner {
         let mut planned = vec![];
         for (namespace, name) in names {
             drop(journal.take());
-            let done = controller.rehearse(namespace, name, || !journal.has_change_of_a_cloud()).await;
+            let stopped = journal.change_of_a_cloud();
+            let done = controller.rehearse(namespace, name, &stopped).await;
             planned.push(ObjectPlan::new("Service", format!("{namespace}/{name}"), done, journal.take()));
         }
         planned
@@ -241,7 +241,8 @@ impl Planner {
         let controller = controller.rehearsal();
         let mut planned = vec![];
         for provider in controller.providers() {
-            let done = controller.rehearse(provider).await;
+            let stopped = self.parts.journal.change_of_a_cloud();
+            let done = controller.rehearse(provider, &stopped).await;
             planned.push(ObjectPlan::new("Routes", provider.to_owned(), done, self.parts.journal.take()));
         }
         planned
@@ -333,7 +334,8 @@ impl Planner {
             metrics: self.metrics.service.clone(),
             queue_metrics: self.metrics.queue.clone(),
             cluster_addresses: self.parts.addresses.clone(),
-            settings: self.parts.settings.service,
+            // In a plan nobody waits for others: what `run` does a few at a time is shown as a whole.
+            settings: ServiceSettings { revision_first: 0, ..self.parts.settings.service },
         })
     }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::journal::Stopped;
 
 /// What is said of what comes after a change of a cloud.
-const FOLLOWS: &str = "what follows depends on the answer of the cloud";
+const FOLLOWS: &str = "more writes may follow: what follows depends on the answer of the cloud";
 
 /// What the host would do.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -193,9 +193,11 @@ impl fmt::Display for Plan {
         let notes = count(|write| matches!(write, Write::Note { .. }));
         let unknown = self.objects.iter().filter(|object| object.unknown.is_some()).count();
         let looked_at = self.looked_at;
+        // Where the answer of a cloud is needed, nobody can count what comes after it.
+        let least = if self.objects.iter().any(|object| object.more_may_follow) { "at least " } else { "" };
         write!(
             f,
-            "writes to clouds: {cloud}, to the cluster: {cluster}, notes of the host to itself: {notes}; not known: {unknown}"
+            "writes to clouds: {least}{cloud}, to the cluster: {least}{cluster}, notes of the host to itself: {notes}; not known: {unknown}"
         )?;
         write!(f, "; objects looked at: {looked_at}. Nothing was written.")
     }
@@ -271,8 +273,8 @@ mod tests {
         let wanted = "Service default/web\n  ensure it\n  \
                       1. cluster PATCH /api/v1/namespaces/default/services/web/status {\"metadata\":{\"finalizers\":[\"f\"]}}\n  \
                       2. cloud   POST ocean/api /v2/balancers {\"name\":\"web\"}\n  \
-                      what follows depends on the answer of the cloud\n\n\
-                      writes to clouds: 1, to the cluster: 1, notes of the host to itself: 0; not known: 0; objects looked at: 1. \
+                      more writes may follow: what follows depends on the answer of the cloud\n\n\
+                      writes to clouds: at least 1, to the cluster: at least 1, notes of the host to itself: 0; not known: 0; objects looked at: 1. \
                       Nothing was written.";
         assert_eq!(told, wanted);
         let json = serde_json::to_value(&plan).unwrap();
@@ -298,6 +300,8 @@ mod tests {
         ] {
             assert!(planned(Rehearsed::default(), vec![cluster(path, more.clone())]).has_changes(), "{more}");
         }
+        let noted = cluster("/api/v1/namespaces/kube-system/configmaps/wasm-ccm", json!({ "data": { "a": "b" } }));
+        assert!(!planned(Rehearsed::default(), vec![noted]).has_changes());
         let network = json!({ "status": { "conditions": [{ "type": "NetworkUnavailable" }] } });
         assert!(planned(Rehearsed::default(), vec![cluster("/api/v1/nodes/n1/status", network)]).has_changes());
     }
@@ -317,6 +321,7 @@ mod tests {
         let plan = planned(unknown, vec![]);
         assert!(plan.has_unknown() && !plan.has_changes());
         assert!(plan.to_string().contains("  not known: the cloud said 401\n"), "{plan}");
+        assert!(plan.to_string().contains("\nwrites to clouds: 0, to the cluster: 0, "), "{plan}");
         assert_eq!(planned(Rehearsed::default(), vec![]), Plan { looked_at: 1, objects: vec![] });
     }
 }

@@ -200,6 +200,9 @@ fn text(Preview { new, before, report }: &Preview) -> String {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use http::{Request, Response, StatusCode};
+    use kube::client::Body;
+    use serde_json::json;
 
     use super::*;
 
@@ -271,6 +274,38 @@ mod tests {
             let error = format!("{:#}", check(&args(&path, &flags)).unwrap_err());
             assert!(error.starts_with(&format!("{path} does not pass the gate (step {step})")), "{error}");
             assert!(error.contains(part), "{error}");
+        }
+    }
+
+    /// With half of the objects, a command would find nothing to do for the others, or take machines and load balancers for nobody's.
+    #[tokio::test(start_paused = true)]
+    async fn a_list_of_which_a_page_fails_is_no_list() {
+        for (kind, status) in [("Services", 500_u16), ("Services", 410), ("Nodes", 401), ("Nodes", 403)] {
+            let service = tower::service_fn(move |request: Request<Body>| async move {
+                let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+                let (code, body) = match () {
+                    () if query.contains("watch=") => std::future::pending().await,
+                    () if !path.ends_with(&kind.to_lowercase()) => {
+                        (200, json!({ "metadata": { "resourceVersion": "7" }, "items": [] }))
+                    }
+                    () if query.contains("continue=") => {
+                        let (kind, reason) = ("Status", "Scripted");
+                        let failed = json!({ "kind": kind, "status": "Failure", "reason": reason, "message": "page 2", "code": status });
+                        (status, failed)
+                    }
+                    () => {
+                        let first = json!({ "metadata": { "name": "web", "namespace": "default", "uid": "1" } });
+                        (200, json!({ "metadata": { "resourceVersion": "7", "continue": "more" }, "items": [first] }))
+                    }
+                };
+                let mut answer = Response::new(Body::from(body.to_string().into_bytes()));
+                *answer.status_mut() = StatusCode::from_u16(code).unwrap();
+                Ok::<_, std::convert::Infallible>(answer)
+            });
+            let listed = stores(&Client::new(service, "default"), &mut JoinSet::new()).await;
+            let error = format!("{:#}", listed.err().expect("half a list passed for all"));
+            assert!(error.starts_with(&format!("{kind}: ")) && error.contains("page 2"), "{error}");
+            assert!(error.contains("whether you may list and watch them"), "{error}");
         }
     }
 }

@@ -34,7 +34,8 @@ impl ClusterRehearsal {
             Err(failure) if failure.reaction == Reaction::Elsewhere => vec![],
             Err(failure) => return Rehearsed::unknown(failure.to_string()),
         };
-        let failures: Vec<String> = failures.iter().map(told).collect();
+        let failures = failures.iter().filter(|(_, failure)| failure.reaction != Reaction::Elsewhere);
+        let failures: Vec<String> = failures.map(told).collect();
         if failures.is_empty() { Rehearsed::default() } else { Rehearsed::unknown(failures.join("; ")) }
     }
 }

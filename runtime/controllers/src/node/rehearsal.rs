@@ -19,13 +19,17 @@ impl NodeController {
     /// Takes the Nodes that there are, and rehearses from then on. The store must be complete.
     #[must_use]
     pub fn rehearsal(self) -> NodeRehearsal {
-        // Who has which address and which machine is known once all Nodes were seen.
-        self.syncer.store.state().iter().for_each(|node| self.syncer.holders.note(node));
-        NodeRehearsal(self.syncer)
+        NodeRehearsal::of(self.syncer)
     }
 }
 
 impl NodeRehearsal {
+    pub(super) fn of(syncer: Arc<Syncer>) -> Self {
+        // Who has which address and which machine is known once all Nodes were seen.
+        syncer.store.state().iter().for_each(|node| syncer.holders.note(node));
+        Self(syncer)
+    }
+
     /// Initialises a Node, or refreshes it.
     pub async fn rehearse(&self, name: &str) -> Rehearsed {
         let syncer = &self.0;

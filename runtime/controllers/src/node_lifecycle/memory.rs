@@ -296,6 +296,11 @@ impl Memory {
         }
     }
 
+    /// Whether it was deleted by us.
+    pub(crate) fn is_deleted(&self, name: &str) -> bool {
+        self.nodes.lock().get(name).is_some_and(|entry| entry.is_deleted)
+    }
+
     /// The Node is being deleted, gone, none of ours, or another one.
     pub(crate) fn forget(&self, name: &str) {
         self.taint_is_right(name);
@@ -314,6 +319,11 @@ impl Memory {
     /// There is no taint of the Node to correct any more.
     pub(crate) fn taint_is_right(&self, name: &str) {
         self.taints.lock().remove(name);
+    }
+
+    /// Why the taint of the Node could not be corrected the last time; none where it is right.
+    pub(crate) fn wrong_taint(&self, name: &str) -> Option<&'static str> {
+        self.taints.lock().get(name).map(|(what, _)| *what)
     }
 
     /// Whether it is to be told that the taint could not be corrected, as [`is_news`](Self::is_news).

@@ -11,6 +11,9 @@ use super::sync::Syncer;
 use crate::explain::HeldDeletion;
 use crate::rehearsal::Rehearsed;
 
+/// What is remembered of a Node whose machine the cloud does not know.
+const ABSENT: &str = "absent";
+
 /// A node lifecycle controller that does its work only when it is asked to.
 pub struct NodeLifecycleRehearsal {
     syncer: Arc<Syncer>,
@@ -21,14 +24,18 @@ pub struct NodeLifecycleRehearsal {
 impl NodeLifecycleController {
     /// Reads which Nodes were deleted lately, and rehearses from then on. The store must be complete.
     pub async fn rehearsal(self) -> NodeLifecycleRehearsal {
-        let forgotten = self.syncer.recall().await.err().map(|error| {
-            format!("it is not known which Nodes were deleted lately, so none is deleted or tainted: {error}")
-        });
-        NodeLifecycleRehearsal { syncer: self.syncer, forgotten }
+        NodeLifecycleRehearsal::of(self.syncer).await
     }
 }
 
 impl NodeLifecycleRehearsal {
+    pub(super) async fn of(syncer: Arc<Syncer>) -> Self {
+        let forgotten = syncer.recall().await.err().map(|error| {
+            format!("it is not known which Nodes were deleted lately, so none is deleted or tainted: {error}")
+        });
+        Self { syncer, forgotten }
+    }
+
     /// Taints a Node whose machine is switched off, and deletes one whose machine is gone. The second proof is asked for at once.
     pub async fn rehearse(&self, name: &str) -> Rehearsed {
         let Self { syncer, forgotten } = self;
@@ -42,11 +49,11 @@ impl NodeLifecycleRehearsal {
         }
         Box::pin(syncer.sync(name)).await;
         if is_ready {
-            return Rehearsed::default();
+            return self.tainted(name);
         }
         let period = syncer.budget.settings().period;
         let seen = syncer.memory.explained(&node, period);
-        if seen.answer.as_deref() != Some("absent") {
+        if seen.answer.as_deref() != Some(ABSENT) {
             return match (seen.answer.as_deref(), seen.failure) {
                 (None, _) => Rehearsed::unknown(format!(
                     "it is not Ready and younger than {:?}: the host asks the cloud about its machine after that",
@@ -54,7 +61,7 @@ impl NodeLifecycleRehearsal {
                 )),
                 (Some(answer), _) if answer == Reaction::Elsewhere.as_str() => Rehearsed::default(),
                 (Some(_), Some(failure)) => Rehearsed::unknown(failure),
-                (Some(_), None) => Rehearsed::default(),
+                (Some(_), None) => self.tainted(name),
             };
         }
         if !syncer.may_delete(&node) {
@@ -63,14 +70,29 @@ impl NodeLifecycleRehearsal {
             );
         }
         Box::pin(syncer.second_proof(Arc::clone(&node))).await;
+        if syncer.memory.is_deleted(name) {
+            return Rehearsed::decided("the cloud said twice that its machine does not exist");
+        }
         let seen = syncer.memory.explained(&node, period);
         match (seen.held, seen.failure) {
-            (Some(HeldDeletion { provider, limit, nodes, period_seconds }), _) => Rehearsed::decided(format!(
-                "leave the Node for now, although its machine is gone: no more than {limit} of the {nodes} Nodes of {provider} are \
-                 deleted within {period_seconds} s"
+            (Some(HeldDeletion { provider, limit, nodes, period_seconds }), _) => Rehearsed::unknown(format!(
+                "its machine is gone, and its deletion has to wait: no more than {limit} of the {nodes} Nodes of {provider} are deleted \
+                 within {period_seconds} s"
             )),
             (None, Some(failure)) => Rehearsed::unknown(failure),
-            (None, None) => Rehearsed::decided("the cloud said twice that its machine does not exist"),
+            (None, None) if seen.answer.as_deref() == Some(ABSENT) => {
+                Rehearsed::unknown("its machine is gone, and the API server did not take the deletion of the Node")
+            }
+            // The cloud has it again, or the Node is Ready, gone, or another one by now.
+            (None, None) => self.tainted(name),
+        }
+    }
+
+    /// The Node stays. Its taint is right, or it is not known how that ends.
+    fn tainted(&self, name: &str) -> Rehearsed {
+        match self.syncer.memory.wrong_taint(name) {
+            Some(why) => Rehearsed::unknown(format!("its shutdown taint is wrong, and could not be corrected ({why})")),
+            None => Rehearsed::default(),
         }
     }
 }

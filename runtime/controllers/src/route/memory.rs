@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ConstantBuilder, ExponentialBackoff, ExponentialBuilder};
-use ccm_cloud::Failure;
+use ccm_cloud::{Failure, Reaction};
 use ipnet::IpNet;
 use tokio::time::Instant;
 
@@ -54,9 +54,10 @@ impl Memory {
         self.unanswered = why;
     }
 
-    /// A failure of the last run.
+    /// A failure of the last run, unless that is for somebody else to know.
     pub(super) fn last_failure(&self) -> Option<String> {
-        let of_a_route = || self.failed.values().next().map(|failed| failed.failure.to_string());
+        let mut failures = self.failed.values().map(|failed| &failed.failure);
+        let of_a_route = || failures.find(|failure| failure.reaction != Reaction::Elsewhere).map(ToString::to_string);
         self.unanswered.clone().or_else(of_a_route)
     }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio_util::sync::CancellationToken;
+
 use super::RouteController;
 use super::sync::Syncer;
 use crate::rehearsal::Rehearsed;
@@ -24,9 +26,10 @@ impl RouteRehearsal {
         self.0.names().map(|name| &**name)
     }
 
-    /// Brings the routes of a provider in step with the Nodes.
-    pub async fn rehearse(&self, provider: &str) -> Rehearsed {
-        match Box::pin(self.0.once(provider)).await {
+    /// Brings the routes of a provider in step with the Nodes. `stopped` is cancelled when a change of the cloud is kept from leaving: then no
+    /// call follows, because whoever keeps all routes in one object would be asked for less of them.
+    pub async fn rehearse(&self, provider: &str, stopped: &CancellationToken) -> Rehearsed {
+        match Box::pin(self.0.once(provider, stopped)).await {
             Ok(()) => Rehearsed::default(),
             Err(why) => Rehearsed::unknown(why),
         }

@@ -118,22 +118,28 @@ impl Syncer {
         verdict
     }
 
-    /// One run, as the first of a process.
+    /// One run, as the first of a process. After `stop`, no call begins.
     ///
     /// # Errors
     ///
-    /// It is not known what is done, or it failed: why.
-    pub(crate) async fn once(&self, name: &str) -> Result<(), String> {
+    /// It is not known what is done, or that is not all: why.
+    pub(crate) async fn once(&self, name: &str, stop: &CancellationToken) -> Result<(), String> {
         let Some(member) = self.members.get(name) else { return Ok(()) };
         let begun = Instant::now();
         let until = begun.checked_add(self.settings.queue.max_run / 5 * 4).unwrap_or(begun);
         let releases = member.state.lock().hold.releases();
-        let stop = CancellationToken::new();
-        let run = Run { member, routes: member.source.routes(), releases, until, stop: &stop };
-        let (outcome, _) = self.run(&run).await;
-        match member.state.lock().memory.last_failure().filter(|_| outcome == "error") {
-            Some(why) => Err(why),
-            None => Ok(()),
+        let run = Run { member, routes: member.source.routes(), releases, until, stop };
+        let (_, verdict) = self.run(&run).await;
+        if let Some(why) = member.state.lock().memory.last_failure() {
+            return Err(why);
+        }
+        match verdict {
+            // What is for others to do is looked at after a resync.
+            Verdict::After(delay) if delay < self.settings.queue.resync / 2 => {
+                Err("routes are being changed: the host looks at them again".to_owned())
+            }
+            Verdict::Done | Verdict::Change | Verdict::After(_) => Ok(()),
+            Verdict::Backoff => Err("the API server did not take the condition of a Node's network".to_owned()),
         }
     }
 

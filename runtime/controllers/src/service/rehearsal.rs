@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use tokio::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 use super::backends::Backends;
 use super::entry::ServiceEntry;
@@ -18,6 +19,8 @@ use crate::rehearsal::Rehearsed;
 
 /// How often the work on a Service begins anew at once, when something has changed meanwhile.
 const MOST_RUNS: usize = 8;
+/// What is said of a Service on which the work does not end.
+const UNFINISHED: &str = "the Service, or what it depends on, changes at this moment";
 
 /// A service controller that does its work only when it is asked to.
 pub struct ServiceRehearsal {
@@ -32,27 +35,32 @@ impl ServiceController {
     pub async fn rehearsal(self) -> ServiceRehearsal {
         let Self { syncer, sources, .. } = self;
         syncer.backends.replace(Backends::select(&sources.nodes.state()));
-        let surveyed = syncer.members.keys().map(|member| verify::seen(&syncer, *member));
-        let unseen = join_all(surveyed).await.into_iter().flatten().collect();
-        ServiceRehearsal { syncer, unseen }
+        ServiceRehearsal::of(syncer).await
     }
 }
 
 impl ServiceRehearsal {
-    /// Does what there is to do for a Service. `goes_on` is asked before the work begins anew: it must not where something was kept from
-    /// leaving, because what follows hangs on the answer.
-    pub async fn rehearse(&self, namespace: &str, name: &str, goes_on: impl Fn() -> bool) -> Rehearsed {
+    pub(super) async fn of(syncer: Arc<Syncer>) -> Self {
+        let surveyed = syncer.members.keys().map(|member| verify::seen(&syncer, *member));
+        let unseen = join_all(surveyed).await.into_iter().flatten().collect();
+        Self { syncer, unseen }
+    }
+
+    /// Does what there is to do for a Service. `stopped` is cancelled when a change of the cloud is kept from leaving: then the work does not
+    /// begin anew, because what follows hangs on the answer.
+    pub async fn rehearse(&self, namespace: &str, name: &str, stopped: &CancellationToken) -> Rehearsed {
         let key = Key::new(name).within(namespace);
+        let mut verdict = Verdict::Done;
         for _ in 0..MOST_RUNS {
-            let verdict = Box::pin(self.syncer.sync(&key)).await;
-            if !matches!(verdict, Verdict::After(Duration::ZERO)) || !goes_on() {
+            verdict = Box::pin(self.syncer.sync(&key)).await;
+            if !matches!(verdict, Verdict::After(Duration::ZERO)) || stopped.is_cancelled() {
                 break;
             }
         }
-        self.rehearsed(&key)
+        self.rehearsed(&key, verdict)
     }
 
-    fn rehearsed(&self, key: &Key) -> Rehearsed {
+    fn rehearsed(&self, key: &Key, verdict: Verdict) -> Rehearsed {
         let syncer = &self.syncer;
         let Some(service) = syncer.store.get(key) else { return Rehearsed::default() };
         let work = syncer.work(key, &syncer.memory.newest(key, Arc::clone(&service)));
@@ -61,7 +69,9 @@ impl ServiceRehearsal {
         let unseen = || self.unseen.get(key).filter(|_| plan.is_nothing()).cloned();
         let waits = || (plan.reason == Reason::WaitsForOthers).then(|| plan.reason.to_string());
         let strands = || matches!(work, Work::Stranded(_)).then(|| plan.reason.to_string());
-        let unknown = why.or_else(unseen).or_else(waits).or_else(strands);
+        // The host would look again before anything changes. Whatever it has found out so far, that is not all.
+        let is_open = || matches!(verdict, Verdict::After(_) | Verdict::Backoff).then(|| UNFINISHED.to_owned());
+        let unknown = why.or_else(unseen).or_else(waits).or_else(strands).or_else(is_open);
         Rehearsed { decision: Some(plan.to_string()), unknown }
     }
 }

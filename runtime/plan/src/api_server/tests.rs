@@ -10,9 +10,11 @@ fn stopping() -> (Client, Arc<Journal>, Arc<Mutex<Vec<String>>>) {
     let told = Arc::clone(&seen);
     let service = tower::service_fn(move |request: Request<Body>| {
         told.lock().push(format!("{} {}", request.method(), request.uri().path()));
-        let found = json!({ "metadata": { "uid": "1", "resourceVersion": "7", "finalizers": ["a"] } });
+        let managed = [json!({ "manager": "kubectl" })];
+        let found = json!({ "metadata": { "uid": "1", "resourceVersion": "7", "finalizers": ["a"], "managedFields": managed } });
         let answer = match request.uri().path() {
             WEB => answer(StatusCode::OK, &found),
+            "/api/v1/nodes/forbidden" => refusal(StatusCode::FORBIDDEN, "Forbidden", "who may not read"),
             _ => refusal(StatusCode::NOT_FOUND, "NotFound", "there is none"),
         };
         async move { Ok::<_, std::convert::Infallible>(answer) }
@@ -80,6 +82,48 @@ async fn an_object_that_is_not_there_or_another_one_is_not_written() {
     let right = json!({ "preconditions": { "uid": "1", "resourceVersion": "7" } });
     assert_eq!(send(&client, Method::DELETE, WEB, "application/json", right).await.0, StatusCode::OK);
     assert_eq!(journal.take().len(), 1);
+}
+
+/// A Node with two corrections was once reported as not known: after the first, each attempt at the second met the state of before.
+#[tokio::test]
+async fn whoever_reads_again_sees_what_was_written_before() {
+    let (client, _, seen) = stopping();
+    let kind = "application/merge-patch+json";
+    let first = json!({ "metadata": { "resourceVersion": "7", "labels": { "a": "b" } } });
+    send(&client, Method::PATCH, WEB, kind, first.clone()).await;
+    assert_eq!(send(&client, Method::PATCH, WEB, kind, first).await.0, StatusCode::CONFLICT);
+    let (code, now) = send(&client, Method::GET, WEB, "", Value::Null).await;
+    assert_eq!(
+        (code, &now["metadata"]["labels"], &now["metadata"]["finalizers"]),
+        (StatusCode::OK, &json!({ "a": "b" }), &json!(["a"]))
+    );
+    assert_eq!(now["metadata"].get("managedFields"), None);
+    let next = json!({ "metadata": { "resourceVersion": now["metadata"]["resourceVersion"] } });
+    assert_eq!(send(&client, Method::PATCH, WEB, kind, next).await.0, StatusCode::OK);
+    assert_eq!(*seen.lock(), [format!("GET {WEB}")], "the object is read once");
+
+    send(&client, Method::DELETE, WEB, "application/json", json!({})).await;
+    for method in [Method::GET, Method::PATCH, Method::DELETE] {
+        assert_eq!(send(&client, method, WEB, kind, json!({})).await.0, StatusCode::NOT_FOUND);
+    }
+}
+
+/// Who may not read an object does not learn whether the write would be taken.
+#[tokio::test]
+async fn what_the_api_server_says_of_an_object_is_passed_on() {
+    let (client, journal, _) = stopping();
+    for method in [Method::PATCH, Method::DELETE] {
+        let (code, told) =
+            send(&client, method, "/api/v1/nodes/forbidden", "application/merge-patch+json", json!({})).await;
+        assert_eq!((code, &told["reason"]), (StatusCode::FORBIDDEN, &json!("Forbidden")));
+    }
+    let (code, told) =
+        send(&client, Method::POST, "/api/v1/namespaces/default/configmaps", "application/json", json!({})).await;
+    assert_eq!(
+        (code, &told["reason"], &told["message"]),
+        (StatusCode::FORBIDDEN, &json!("Forbidden"), &json!("a plan does not write"))
+    );
+    assert_eq!(journal.take().len(), 1, "only the POST was stopped by the plan");
 }
 
 #[test]

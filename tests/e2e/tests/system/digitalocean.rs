@@ -8,6 +8,7 @@
 //! | `plan` | what `wasm-ccm plan` shows, and that it is what `run` does; and that what is ensured is stable |
 //! | `dry_run` | a host beside another manager that shows what it would write, and writes nothing |
 //! | `restored` | Services from a backup, and copies: whose load balancer is whose shows at the cloud |
+//! | `settled` | how each of these tests ends: what is ensured is stable |
 //! | `takeover` | what the Go manager has left: nothing of it is written |
 //! | `traces` | spans of reconciles, calls and requests, as a collector gets them |
 //! | `whole` | the public access firewall and the cluster's tag |
@@ -22,6 +23,7 @@ mod dry_run;
 mod nodes;
 mod plan;
 mod restored;
+mod settled;
 mod takeover;
 mod traces;
 
@@ -72,6 +74,7 @@ pub(crate) fn start_from(
     environment: &[(&str, &str)],
     flags: &[&str],
 ) -> Actor {
+    cloud.configured_with(environment, flags);
     let url = cloud.url();
     let (environment, flags) = configured(cloud, file, &url, environment, flags);
     Actor::from(Host::start_in(stage.kubeconfig(), &environment, flags).unwrap())

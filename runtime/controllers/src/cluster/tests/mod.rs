@@ -1,6 +1,7 @@
 //! The whole controller with paused time: stores that the test fills, and a provider in plain Rust.
 
 mod failures;
+mod rehearsal;
 mod waking;
 
 use std::collections::VecDeque;

@@ -7,6 +7,7 @@ mod failures;
 mod initialise;
 mod labels;
 mod refresh;
+mod rehearsal;
 
 use std::sync::Arc;
 

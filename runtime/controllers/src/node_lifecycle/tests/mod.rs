@@ -6,6 +6,7 @@ mod deletion;
 mod held;
 mod looks;
 mod orders;
+mod rehearsal;
 mod taint;
 
 use std::sync::Arc;

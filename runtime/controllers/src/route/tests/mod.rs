@@ -4,6 +4,7 @@ mod allotments;
 mod batches;
 mod conditions;
 mod plan;
+mod rehearsal;
 mod runs;
 mod waking;
 

@@ -17,6 +17,7 @@ mod predicates;
 mod processing;
 mod recovery;
 mod refresh;
+mod rehearsal;
 mod restart;
 mod restored;
 mod rollback;

@@ -52,6 +52,8 @@ async fn a_token_that_is_revoked_stops_everything_and_a_new_one_in_the_file_goes
     for secret in [TOKEN, NEW] {
         assert!(!log.contains(secret), "a token is in the log");
     }
+    cloud.configured_with(&[("DO_ACCESS_TOKEN", NEW)], &[]);
+    cloud.settled(&stage).await;
     host.end().await;
     cloud.check().unwrap();
 }
@@ -82,6 +84,7 @@ async fn all_requests_go_below_the_path_of_the_override_url() {
     cloud.until(LIMIT, |cloud| !cloud.firewalls().is_empty()).await.unwrap();
     assert_eq!(cloud.counters().outside, 0);
     assert!(cloud.exchanges().iter().all(|exchange| exchange.uri.starts_with("/proxy/do/v2/")));
+    cloud.settled(&stage).await;
     host.end().await;
     cloud.check().unwrap();
 }
@@ -117,6 +120,7 @@ async fn without_a_region_that_of_the_droplets_counts_and_two_are_named() {
     let host = start(&stage, &cloud, &[("PUBLIC_ACCESS_FIREWALL_NAME", "half")], &[]);
     host.await_log(LIMIT, &["provider not taken", "PUBLIC_ACCESS_FIREWALL_TAGS is missing"]).await.unwrap();
     host.end().await;
+    cloud.unsettled("it refuses to give a load balancer in one region the droplets of another, and the host asks on");
     cloud.check().unwrap();
 }
 
@@ -148,6 +152,7 @@ async fn two_regions_are_named_also_when_the_nodes_are_known_late() {
     let log = host.log();
     let place = |parts: &[&str]| log.iter().position(|line| parts.iter().all(|part| line.contains(part))).unwrap();
     assert!(place(&["provider taken"]) < place(&named), "nobody knew the Nodes before: {log:#?}");
+    cloud.settled(&stage).await;
     host.stop().await;
     cloud.check().unwrap();
 }
@@ -186,6 +191,7 @@ async fn three_thousand_droplets_of_others_cost_a_small_cluster_nothing() {
     host.await_count("ccm_node_refreshes_total", &[], LIMIT, |refreshed| refreshed >= 11.0).await.unwrap();
     let asked = cloud.counters().reads - before;
     assert!(asked <= 1 + 11, "{asked} requests");
+    cloud.settled(&stage).await;
     host.end().await;
     cloud.check().unwrap();
 }

@@ -9,7 +9,6 @@ use kube::ResourceExt as _;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
-use super::plan::settled;
 use super::{Cloud, ID, await_balanced, await_members, is_served, members, of, start};
 use crate::look::{await_event, nodes};
 use crate::service_look::{
@@ -80,6 +79,7 @@ async fn do_256_257_258_a_service_has_a_load_balancer_that_follows_it_and_the_no
     await_absent(&services(client), "web", LIMIT).await.unwrap();
     assert_eq!(cloud.balancers(), []);
     assert_eq!((cloud.done(Endpoint::CreateBalancer), cloud.done(Endpoint::DeleteBalancer)), (1, 1));
+    cloud.settled(&stage).await;
     host.end().await;
     cloud.check().unwrap();
 }
@@ -111,6 +111,7 @@ async fn a_size_waits_for_its_hour_with_a_condition_that_says_until_when_and_not
     let host = start(&stage, &cloud, &[], &[]);
     cloud.until(LIMIT, |cloud| cloud.balancers()[0].spec.size_unit == 3).await.unwrap();
     await_balanced(client, &cloud, "web").await;
+    cloud.settled(&stage).await;
     host.end().await;
     cloud.check().unwrap();
 }
@@ -137,10 +138,11 @@ async fn a_load_balancer_is_handed_from_one_service_to_another_without_losing_it
     let left = cloud.balancers();
     assert_eq!((left.len(), left[0].spec.size_unit, cloud.count(Endpoint::DeleteBalancer)), (1, 1, 0));
     assert_eq!(cloud.done(Endpoint::CreateBalancer), 1);
-    settled(&stage, &cloud, &[], &[]).await;
+    cloud.settled(&stage).await;
     delete(client, "new").await;
     await_absent(&services(client), "new", LIMIT).await.unwrap();
     assert_eq!(cloud.balancers(), []);
+    cloud.settled(&stage).await;
     host.end().await;
     cloud.check().unwrap();
 }
@@ -203,6 +205,7 @@ async fn two_services_with_the_same_name(tells: bool) {
         cloud.tags().contains(&of_first),
         "the one of its predecessor went from the load balancer, not from the account"
     );
+    cloud.settled(&stage).await;
     host.end().await;
     cloud.check().unwrap();
 }
@@ -226,6 +229,7 @@ async fn what_somebody_changes_in_the_cloud_is_put_right_and_what_is_deleted_the
     assert_eq!(ips(&service), [of(&cloud, &service).ip.to_string()]);
     await_event(client, "web", "Warning", "LoadBalancerRecreated", &[&balancer.id]).await;
     assert_eq!((cloud.balancers().len(), cloud.done(Endpoint::CreateBalancer)), (1, 2));
+    cloud.settled(&stage).await;
     host.end().await;
     cloud.check().unwrap();
 }
@@ -246,6 +250,7 @@ async fn one_that_cannot_be_made_says_so_and_is_left_behind_by_nobody() {
     delete(client, "web").await;
     await_absent(&services(client), "web", LIMIT).await.unwrap();
     assert_eq!(cloud.balancers(), []);
+    cloud.settled(&stage).await;
     host.end().await;
     cloud.check().unwrap();
 }
@@ -277,6 +282,7 @@ async fn an_answer_that_nobody_foresaw_is_tried_again_and_the_nodes_do_not_wait_
     cloud.forget_faults();
     cloud.until(LIMIT, |cloud| cloud.balancers()[0].spec.size_unit == 3).await.unwrap();
     await_service(client, "web", is_served).await;
+    cloud.settled(&stage).await;
     host.end().await;
     cloud.check().unwrap();
 }
@@ -304,6 +310,7 @@ async fn a_node_of_another_cloud_is_left_out_and_told_once() {
     host.await_log(LIMIT, &named).await.unwrap();
     let told = host.log().into_iter().filter(|line| named.iter().all(|part| line.contains(part))).count();
     assert_eq!(told, 1);
+    cloud.settled(&stage).await;
     host.end().await;
     cloud.check().unwrap();
 }
@@ -343,6 +350,7 @@ async fn the_life_of_a_service_costs_one_write_for_each_thing_that_changes() {
     serve(client, "broken", json!({})).await;
     await_reason_with(client, "broken", "CloudFailed", &["unexpected status \"errored\""]).await;
     assert_eq!((cloud.count(create), cloud.count(update)), (2, 2), "a PUT would change nothing");
+    cloud.waits(&stage).await;
     host.end().await;
     cloud.check().unwrap();
 }
@@ -366,6 +374,7 @@ async fn do_281_a_misspelt_annotation_is_told_with_the_name_that_was_meant_and_c
     // It keeps nothing from what is written as it should be.
     change(client, "web", &with("size-unit", "many")).await;
     await_reason(client, "web", "InvalidService").await;
+    cloud.waits(&stage).await;
     host.end().await;
     cloud.check().unwrap();
 }

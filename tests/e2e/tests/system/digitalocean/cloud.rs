@@ -11,6 +11,7 @@ use std::time::Duration;
 use ccm_sim_digitalocean::{DigitalOcean, Endpoint, RandomFaults, Settings};
 use serde_json::json;
 
+use super::settled::Ending;
 use super::{await_balanced, members, start};
 use crate::service_look::serve;
 use crate::stage::Stage;
@@ -34,6 +35,7 @@ const STRUCK_OF: usize = 100;
 pub(crate) struct Cloud {
     cloud: DigitalOcean,
     seed: Option<u64>,
+    ending: Ending,
 }
 
 impl Cloud {
@@ -59,7 +61,7 @@ impl Cloud {
             RandomFaults::new(test().bytes().fold(seed, |mixed, byte| mixed.rotate_left(7) ^ u64::from(byte)))
         });
         let settings = Settings { provisioning: Duration::ZERO, faults, ..settings };
-        Self { cloud: DigitalOcean::start(settings).await.unwrap(), seed }
+        Self { cloud: DigitalOcean::start(settings).await.unwrap(), seed, ending: Ending::default() }
     }
 
     /// How often something was done, whether anybody heard of it or not.
@@ -68,9 +70,9 @@ impl Cloud {
         done.filter(|exchange| exchange.endpoint == Some(endpoint)).count()
     }
 
-    /// Whether it fails at random.
-    pub(crate) const fn is_faulty(&self) -> bool {
-        self.seed.is_some()
+    /// What the test has said of its end.
+    pub(super) const fn ending(&self) -> &Ending {
+        &self.ending
     }
 
     /// How many requests something struck, planned or not.
@@ -100,9 +102,10 @@ impl Deref for Cloud {
 
 impl Drop for Cloud {
     fn drop(&mut self) {
+        self.check_ending();
         let Some(seed) = self.seed else { return };
         if !thread::panicking() {
-            let asked = self.exchanges().len();
+            let asked = self.asked();
             assert!(asked < STRUCK_OF || self.struck() > 0, "{SEED}={seed}: nothing struck any of {asked} requests");
             return;
         }
@@ -136,6 +139,7 @@ async fn faults_at_random_strike_where_they_are_asked_for_and_nowhere_else() {
     }
     let (asked, struck) = (cloud.exchanges().len(), cloud.struck());
     assert_eq!(struck == 0, cloud.seed.is_none(), "{struck} of {asked} requests are struck");
+    cloud.settled(&stage).await;
     host.end().await;
     cloud.check().unwrap();
 }

@@ -3,7 +3,7 @@
 use ccm_sim_digitalocean::{DigitalOcean, Droplet, Endpoint, Firewall};
 use serde_json::json;
 
-use super::plan::settled;
+use super::plan::all;
 use super::{Cloud, ID, await_balanced, members, start};
 use crate::look::await_event;
 use crate::service_look::{annotated, change, delete, serve};
@@ -69,6 +69,7 @@ async fn the_public_access_firewall_opens_what_services_need_and_nothing_else() 
     ccm_cluster::poll_until("two looks", LIMIT, || cloud.count(Endpoint::Firewalls) >= looks + 2).await.unwrap();
     await_open(&cloud, &[]).await;
     assert_eq!(cloud.firewalls().len(), 1);
+    cloud.settled(&stage).await;
     host.end().await;
     cloud.check().unwrap();
 }
@@ -102,6 +103,7 @@ async fn load_balancers_have_the_clusters_tag_also_those_that_are_taken_over() {
     let looks = cloud.count(Endpoint::Balancers);
     ccm_cluster::poll_until("more looks", LIMIT, || cloud.count(Endpoint::Balancers) >= looks + 2).await.unwrap();
     assert!(all_tagged(&cloud, 3));
+    cloud.settled(&stage).await;
     host.end().await;
     cloud.check().unwrap();
 }
@@ -120,6 +122,10 @@ async fn what_the_cluster_as_a_whole_has_is_written_once() {
     untagged.end().await;
 
     let environment = [&FIREWALL[..], &[("DO_CLUSTER_ID", "0caf4c4e-e835")]].concat();
+    let planned = all(&stage, &cloud, &environment, &[]).await;
+    let writes = planned.writes("Cluster digitalocean");
+    assert!(!writes.is_empty() && writes.iter().all(|write| write.starts_with("cloud POST /v2/")), "{planned:?}");
+    assert_eq!(planned.object("Cluster digitalocean")["moreMayFollow"], true);
     let host = start(&stage, &cloud, &environment, &["--cluster-period=1s"]);
     let is_tagged = |cloud: &DigitalOcean| cloud.balancers()[0].spec.tags.contains(&"k8s:0caf4c4e-e835".to_owned());
     cloud.until(LIMIT, is_tagged).await.unwrap();
@@ -138,7 +144,7 @@ async fn what_the_cluster_as_a_whole_has_is_written_once() {
     }
     assert_eq!(cloud.firewalls().len(), 1);
     assert_eq!(cloud.count(Endpoint::TagResources), 2, "the other one was tagged at its creation");
-    settled(&stage, &cloud, &environment, &[]).await;
+    cloud.settled(&stage).await;
     host.end().await;
     cloud.check().unwrap();
 }

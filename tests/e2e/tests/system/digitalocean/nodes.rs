@@ -5,7 +5,6 @@ use ccm_sim_digitalocean::{DigitalOcean, Droplet, DropletStatus, Endpoint, TOKEN
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 
-use super::plan::settled;
 use super::{Cloud, initialised, provider_id, start};
 use crate::look::{PAIRS, addresses, await_event, await_untainted, get, is_tainted, nodes};
 use crate::stage::{Actor, LIMIT, Stage};
@@ -67,7 +66,7 @@ async fn do_255_a_node_gets_what_its_droplet_has_by_name_or_by_provider_id() {
         let pairs = PAIRS.map(|(old, new)| [old, new].map(|label| node.labels().get(label).map(String::as_str)));
         assert_eq!(pairs, [[Some(size); 2], [None; 2], [Some(region); 2]], "{name}");
     }
-    settled(&stage, &cloud, &[("REGION", "nyc3")], &[]).await;
+    cloud.settled(&stage).await;
     host.end().await;
     cloud.check().unwrap();
 }
@@ -84,6 +83,7 @@ async fn a_node_whose_name_several_droplets_have_waits_and_is_told_which() {
     let parts = ["droplets 201, 202 have the name \"twin\"", "--provider-id"];
     await_event(client, "twin", "Warning", "SyncNodeFailed", &parts).await;
     assert!(is_tainted(&get(client, "twin").await));
+    cloud.waits(&stage).await;
     host.end().await;
     cloud.check().unwrap();
 }
@@ -123,6 +123,7 @@ async fn a_node_goes_only_when_the_cloud_has_said_by_id_that_its_droplet_is_gone
         nodes(client).list(&Default::default()).await.unwrap().iter().map(|node| node.name_any()).collect();
     left.sort();
     assert_eq!(left, ["n301", "n302", "n304", "n305", "n306"]);
+    cloud.settled(&stage).await;
     host.end().await;
     cloud.check().unwrap();
 }
@@ -140,6 +141,7 @@ async fn a_token_that_is_not_let_in_proves_nothing_about_a_droplet_that_is_gone(
     await_looks(&host, "unauthorized", 1.0).await;
     assert_eq!(get(client, "n351").await, before);
     assert_eq!(denials(&cloud, 351), 0);
+    cloud.unsettled("its token is revoked: a plan ends at the gate");
     host.end().await;
     cloud.check().unwrap();
 }
@@ -157,6 +159,7 @@ async fn a_droplet_that_is_switched_off_keeps_pods_away_until_it_runs_again() {
     cloud.put_droplet(droplet(DropletStatus::Active));
     await_node(client, "n401", LIMIT, |node| !is_shut_down(node)).await.unwrap();
     assert_eq!(cloud.count(Endpoint::Droplets) + cloud.count(Endpoint::Droplet), cloud.counters().reads);
+    cloud.settled(&stage).await;
     host.end().await;
     cloud.check().unwrap();
 }

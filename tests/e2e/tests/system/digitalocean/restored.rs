@@ -7,7 +7,6 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 
-use super::plan::settled;
 use super::{Cloud, ID, await_balanced, is_served, members, start};
 use crate::look::await_event;
 use crate::service_look::{
@@ -99,12 +98,13 @@ async fn restored_services_have_their_load_balancers_and_addresses_again_by_the_
     let renamed =
         |cloud: &DigitalOcean| cloud.balancers().iter().any(|one| one.spec.name == format!("a{of_web}")[..32]);
     cloud.until(LIMIT, renamed).await.unwrap();
-    settled(&stage, &cloud, &[], &[]).await;
+    cloud.settled(&stage).await;
     for name in names {
         delete(client, name).await;
         await_absent(&services(client), name, LIMIT).await.unwrap();
     }
     assert_eq!(cloud.balancers(), []);
+    cloud.settled(&stage).await;
     host.end().await;
     cloud.check().unwrap();
 }
@@ -162,6 +162,7 @@ async fn a_service_that_is_restored_in_another_cluster_leaves_the_load_balancer_
     delete(client, "web").await;
     await_absent(&services(client), "web", LIMIT).await.unwrap();
     assert_eq!(ids(&cloud).len(), 1, "that of the other one stays");
+    cloud.settled(&stage).await;
     host.end().await;
     cloud.check().unwrap();
 }
@@ -207,6 +208,7 @@ async fn a_copy_with_the_id_of_a_living_services_load_balancer_has_one_of_its_ow
     delete(client, "web").await;
     await_absent(&services(client), "web", LIMIT).await.unwrap();
     assert_eq!((ids(&cloud), cloud.done(Endpoint::CreateBalancer)), (vec![of_web.id], 2));
+    cloud.settled(&stage).await;
     host.end().await;
     cloud.check().unwrap();
 }
@@ -247,6 +249,7 @@ async fn whoever_gives_up_what_was_taken_over_has_a_new_load_balancer_and_the_ol
         assert!(ids(&cloud).contains(&old.id), "{name}");
     }
     assert_eq!((cloud.balancers().len(), cloud.done(Endpoint::CreateBalancer)), (4, 4));
+    cloud.settled(&stage).await;
     host.end().await;
     cloud.check().unwrap();
 }
@@ -273,6 +276,7 @@ async fn a_service_restored_under_another_name_has_the_load_balancer_of_the_one_
     assert_eq!(ips(&now), ips(&web));
     host.events_written().await;
     assert_eq!((ids(&cloud), cloud.done(Endpoint::CreateBalancer)), (vec![old.id], 1));
+    cloud.settled(&stage).await;
     host.end().await;
     cloud.check().unwrap();
 }

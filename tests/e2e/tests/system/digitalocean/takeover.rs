@@ -8,7 +8,6 @@ use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::plan::settled;
 use super::{Cloud, ID, is_served, members, start};
 use crate::look::await_event;
 use crate::mistakes::run;
@@ -222,8 +221,9 @@ async fn a_service_with_every_annotation_of_the_go_manager_is_taken_over_without
         ("PUBLIC_ACCESS_FIREWALL_NAME", "k8s-public"),
         ("PUBLIC_ACCESS_FIREWALL_TAGS", "k8s-worker"),
     ];
+    cloud.configured_with(&environment, &[]);
     // Migration by proof: the plan against the Go manager's cluster is empty.
-    settled(&stage, &cloud, &environment, &[]).await;
+    cloud.settled(&stage).await;
     assert_eq!(cloud.counters().writes, 0, "{:#?}", cloud.exchanges());
     cloud.reset_counters();
     let host = start(&stage, &cloud, &environment, &["--cluster-period=1s"]);
@@ -243,7 +243,7 @@ async fn a_service_with_every_annotation_of_the_go_manager_is_taken_over_without
         assert_eq!(ensured.count(), 0, "{name} is as it should be");
     }
     assert_eq!((cloud.balancers(), cloud.firewalls()), (before, firewalls));
-    settled(&stage, &cloud, &environment, &[]).await;
+    cloud.settled(&stage).await;
     host.end().await;
     cloud.check().unwrap();
 }

@@ -58,6 +58,7 @@ async fn do_194_195_207_offline_the_component_judges_and_the_cloud_is_not_asked(
     assert_eq!(cloud.counters().writes, 0);
     assert!(host.terminate().await.unwrap().success());
     cloud.check().unwrap();
+    cloud.unsettled("only the webhook is asked: no host serves anything here");
 }
 
 /// What the API server says to a Service that is not made, with its warnings.
@@ -102,6 +103,7 @@ async fn do_207_285_online_a_new_service_is_judged_by_the_cloud_and_only_its_cle
     assert_eq!(cloud.balancers(), []);
     assert!(host.terminate().await.unwrap().success());
     cloud.check().unwrap();
+    cloud.unsettled("only the webhook is asked: no host serves anything here");
 }
 
 #[tokio::test]
@@ -141,4 +143,5 @@ async fn do_203_204_208_online_a_change_is_judged_for_its_load_balancer_and_chan
     assert_eq!(cloud.balancers(), made, "nothing was changed");
     assert!(host.terminate().await.unwrap().success());
     cloud.check().unwrap();
+    cloud.unsettled("only the webhook is asked: no host serves anything here");
 }
