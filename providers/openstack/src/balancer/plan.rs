@@ -3,6 +3,7 @@
 //! | order | why |
 //! |---|---|
 //! | tags first | so that whatever comes of it is found |
+//! | what the Go manager tagged gets the tag with the UID only before another write | a migration costs the cloud nothing |
 //! | pools before listeners, with their members | a listener without a pool refuses clients |
 //! | own listeners that are in the way of others go before them | Octavia has one port space for all protocols on TCP |
 //! | other own listeners last | clients come until the new one is there |
@@ -53,6 +54,10 @@ pub(super) fn steps(work: &Work<'_>, balancer: &Balancer, ports: &[Port], seen: 
         steps.extend(last);
     }
     steps.retain(|step| !step.is_refused());
+    // What the Go manager has left is taken over without a write. From the first change on, all of it has its tags.
+    if work.spec.names.is_of_go(&balancer.tags) && steps.iter().all(Step::is_tags) {
+        steps.clear();
+    }
     Ok(steps)
 }
 

@@ -51,7 +51,8 @@ impl Seen {
             seen.in_full = true;
         }
         if ports.iter().any(|port| port.monitor.is_some()) {
-            let ids: Vec<&str> = seen.pools.iter().filter_map(|pool| pool.healthmonitor_id.as_deref()).collect();
+            let ids = seen.pools.iter().filter_map(|pool| pool.healthmonitor_id.as_deref());
+            let ids: Vec<&str> = ids.filter(|id| !id.is_empty()).collect();
             let mut found = vec![];
             if ids.len() < MANY {
                 for id in ids {

@@ -45,6 +45,11 @@ impl Step {
         Self { verb: Verb::Delete, thing, id: id.to_owned(), body: Value::Null, says: format!("deleted {says}") }
     }
 
+    /// A change of tags, and of nothing else.
+    pub(super) fn is_tags(&self) -> bool {
+        self.verb == Verb::Change && self.body.as_object().is_some_and(|body| body.keys().all(|key| key == "tags"))
+    }
+
     /// A change of an algorithm, which the provider of Octavia may not have.
     fn is_method(&self) -> bool {
         self.thing == Thing::Pool && self.verb == Verb::Change

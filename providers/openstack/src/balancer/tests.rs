@@ -1,6 +1,7 @@
 //! Cases of the reference by number: `os_NNN`.
 
 mod addresses;
+mod answers;
 mod changes;
 mod creations;
 mod deletions;

@@ -278,6 +278,10 @@ fn tls_is_ended_with_what_barbican_has() {
     for (reference, words) in [
         ("https://kms/v1/secrets/s-1", "has no such container or secret"),
         ("https://kms/v1/orders/s-1", "tlsContainerRef type orders unknown"),
+        (
+            "https://kms/v1/secrets/",
+            "invalid tlsContainerRef for service default/test: https://kms/v1/secrets/; it has to",
+        ),
         ("s-1", "invalid tlsContainerRef for service default/test: s-1; it has to end in containers/ID or secrets/ID"),
     ] {
         let _cloud = empty().on(secret, absent.clone());

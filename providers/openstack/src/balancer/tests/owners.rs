@@ -32,9 +32,9 @@ fn one_of_the_go_manager_is_taken_over_where_the_service_leads_to_it_and_else_le
     let go = with(listener(), json!({ "tags": [NAME] }));
     let put = "load-balancer PUT /lbaas/loadbalancers/lb-1";
     // By the ID that it wrote.
-    let cloud = cloud_of(&unmarked, &[go], &[pool()], &[member(1), member(2)]).on(put, Reply::json(200, "{}"));
-    assert_eq!(reaction(&run(&settled(&[]))), Reaction::Pending);
-    assert_eq!(writes(&cloud), [(put.to_owned(), json!({ "loadbalancer": { "tags": [NAME, UID] } }))]);
+    let cloud = cloud_of(&unmarked, &[go], &[pool()], &[member(1), member(2)]);
+    let done = run(&settled(&[]));
+    assert_eq!((done.outcome.failure, written(&cloud)), (None, vec![]));
     // By the address in the status.
     let mut without = service(&[]);
     let lists = |floating: &[Value]| {
@@ -57,6 +57,57 @@ fn one_of_the_go_manager_is_taken_over_where_the_service_leads_to_it_and_else_le
     let done = run(&without);
     assert_eq!((reaction(&done), written(&cloud)), (Reaction::Conflict, vec![]));
     assert!(message(&done).contains(names::ID), "{}", message(&done));
+}
+
+/// A migration writes nothing. The tags with the UID come with the first change: that of the load balancer before it, and then all others.
+#[test]
+fn one_of_the_go_manager_gets_its_tags_with_its_first_change() {
+    let put = "load-balancer PUT /lbaas/loadbalancers/lb-1";
+    let put_listener = "load-balancer PUT /lbaas/listeners/listener-1";
+    let a = "kube_service_kubernetes_default_a";
+    let of_a =
+        with(listener(), json!({ "id": "listener-a", "protocol_port": 81, "default_pool_id": null, "tags": [a] }));
+    let (marked, unmarked) = (json!([NAME, UID]), json!([NAME]));
+    let tags_of_balancer = json!({ "loadbalancer": { "tags": marked } });
+    let with_uid = |others: Value| {
+        let mut all = others;
+        all.as_array_mut().expect("tags").push(json!(UID));
+        all
+    };
+    for (case, balancer_tags, listener_tags, limit, expected) in [
+        ("nothing differs", unmarked.clone(), unmarked.clone(), -1, None),
+        ("nothing differs, and it is shared", json!([NAME, a]), unmarked.clone(), -1, None),
+        ("it changes", unmarked.clone(), unmarked.clone(), 7, Some((put, tags_of_balancer))),
+        (
+            "it changes, and it is shared",
+            json!([NAME, a]),
+            unmarked.clone(),
+            7,
+            Some((put, json!({ "loadbalancer": { "tags": with_uid(json!([NAME, a])) } }))),
+        ),
+        (
+            "its listeners follow",
+            marked.clone(),
+            unmarked.clone(),
+            -1,
+            Some((put_listener, json!({ "listener": { "tags": marked } }))),
+        ),
+        // Not even the Go manager has tagged it.
+        ("it has no tags", json!([]), json!([]), -1, Some((put, json!({ "loadbalancer": { "tags": marked } })))),
+    ] {
+        let balancer = with(balancer(), json!({ "tags": balancer_tags }));
+        let own = with(listener(), json!({ "tags": listener_tags, "connection_limit": limit }));
+        let shared = balancer_tags.as_array().is_some_and(|tags| tags.contains(&json!(a)));
+        let listeners = if shared { vec![own, of_a.clone()] } else { vec![own] };
+        let mut cloud = cloud_of(&balancer, &listeners, &[pool()], &[member(1), member(2)]);
+        if let Some((line, _)) = expected {
+            cloud = cloud.on(line, Reply::json(200, "{}"));
+        }
+        let done = run(&settled(&[]));
+        let expected: Vec<_> = expected.into_iter().map(|(line, body)| (line.to_owned(), body)).collect();
+        assert_eq!(writes(&cloud), expected, "{case}");
+        assert_eq!(done.outcome.failure.is_none(), expected.is_empty(), "{case}: {:?}", done.outcome.failure);
+    }
 }
 
 #[test]

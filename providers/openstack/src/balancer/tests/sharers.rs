@@ -26,13 +26,15 @@ fn shared(tags: &[String]) -> Value {
     with(balancer(), json!({ "name": tag_of("a"), "tags": tags }))
 }
 
-/// A listener of each, with these tags.
+/// A listener of each. Those without a UID differ from what their Services ask for: the tags come with the change.
 fn listeners_of(names: &[&str], has_uid: impl Fn(&str) -> bool) -> Vec<Value> {
     let one = |(port, name): (u16, &&str)| {
         let mut tags = vec![tag_of(name)];
         tags.extend(has_uid(name).then(|| uid_of(name)));
         let (id, pool) = (format!("listener-{name}"), format!("pool-{name}"));
-        with(listener(), json!({ "id": id, "protocol_port": port, "default_pool_id": pool, "tags": tags }))
+        let limit = if has_uid(name) { -1 } else { 7 };
+        let own = json!({ "id": id, "protocol_port": port, "default_pool_id": pool, "tags": tags, "connection_limit": limit });
+        with(listener(), own)
     };
     (80..).zip(names).map(one).collect()
 }
@@ -89,7 +91,7 @@ fn who_shares_under_the_go_manager_keeps_the_load_balancer_and_its_address_in_wh
             let cloud = cloud_of(&shared(&tags), &listeners, &pools_of(names), &[member(1), member(2)])
                 .on(&line, Reply::json(200, "{}"));
             run(&service);
-            let expected = json!({ "listener": { "tags": [tag_of(name), uid_of(name)] } });
+            let expected = json!({ "listener": { "tags": [tag_of(name), uid_of(name)], "connection_limit": -1 } });
             assert_eq!(writes(&cloud), [(line, expected)], "{case}");
             // It has the address that it had.
             migrated.push(name);

@@ -173,6 +173,19 @@ fn members_that_somebody_exchanged_are_found_within_an_hour() {
     assert_eq!(trees(&cloud), 2);
 }
 
+/// What it would be ensured for is no more than what a call for it writes.
+#[test]
+fn tags_that_the_go_manager_does_not_write_are_no_difference_of_their_own() {
+    let unmarked = json!({ "tags": [NAME] });
+    for (case, limit, expected) in [("as the Go manager left it", -1, false), ("it differs besides", 7, true)] {
+        let go = with(listener(), with(unmarked.clone(), json!({ "connection_limit": limit })));
+        let _cloud = lists(&[with(balancer(), unmarked.clone())], std::slice::from_ref(&go), &[pool()])
+            .always(TREE, tree(&[go], &[member(1), member(2)]));
+        let standing = stand(&[settled(&[])]).remove(0);
+        assert_eq!(matches!(standing, Standing::Differs(_)), expected, "{case}: {standing:?}");
+    }
+}
+
 #[test]
 fn a_list_that_cannot_be_had_is_a_failure_of_the_whole() {
     let _cloud = FakeCloud::new().with_credential("session-token").always(LIST, Reply::status(503));

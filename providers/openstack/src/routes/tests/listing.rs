@@ -131,3 +131,22 @@ fn a_router_that_is_not_there_or_has_no_routes_is_told() {
     let unset = get_all(&config(), &cluster(), &[]).expect_err("there is no router");
     assert_eq!(unset.message, "router-id not set in cloud provider config");
 }
+
+/// Servers are asked for their trunks, and only those whose pairs nobody has seen.
+#[test]
+fn servers_of_routes_that_are_known_are_not_asked_for_again() {
+    let sub =
+        port(&[], 3).replace("\"s-1\"", "\"\"").replace("10.1.0.5", "10.1.0.6").replace("fd00:1:0:0::5", "fd00:1::6");
+    let other = Node {
+        provider_id: Some("openstack:///s-2".to_owned()),
+        addresses: vec![internal("10.1.0.6")],
+        ..Node::named("b")
+    };
+    let (one, two) = (("10.244.1.0/24", "10.1.0.5"), ("10.244.2.0/24", "10.1.0.6"));
+    let cloud = fake().on(ROUTER, router_with(&[one], "")).on(PORTS, ports_of(&[port(&["10.244.1.0/24"], 3)]));
+    assert_eq!(look(&[node(), other.clone()]).map(|routes| routes.len()), Ok(1));
+    let cloud = cloud.on(ROUTER, router_with(&[one, two], "")).on(PORTS, ports_of(&[sub])).on(PORTS, ports_of(&[]));
+    assert_eq!(look(&[node(), other]).map(|routes| routes.len()), Ok(2));
+    let asked = cloud.lines().pop().unwrap_or_default();
+    assert!(asked.contains("device_id=s-2") && !asked.contains("device_id=s-1"), "{asked}");
+}

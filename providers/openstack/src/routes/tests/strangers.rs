@@ -71,3 +71,31 @@ fn a_port_of_another_network_is_not_that_of_a_node_without_a_provider_id() {
     let nameless = Node { provider_id: None, ..node() };
     assert_eq!(look(&[nameless]).map(|routes| routes[0].2), Ok(State::InPlace));
 }
+
+/// Two networks of one server may have the same addresses, and the router leads to one of them.
+#[test]
+fn of_two_ports_of_a_server_with_one_address_the_one_that_the_router_leads_to_gets_the_pair() {
+    let twin = || stranger("n-7").replace("s-7", "s-1").replace("10.244.1.0/24", "10.244.8.0/24");
+    let both = || ports_of(&[twin(), port(&[], 3)]);
+    let cloud = fake()
+        .on(PORTS, both())
+        .on(EXTENSIONS, atomic())
+        .on(ROUTER, router_with(&[], ""))
+        .on(PORTS, led_to(&["n-1"]))
+        .on(TAG, Reply::status(201))
+        .on(ADD, Reply::json(200, "{}"))
+        .on(PAIRS, Reply::json(200, "{}"));
+    let changes = done(run(&[], &[wish("10.244.1.0/24")]));
+    assert_eq!(changes[1], "allowed address pair 10.244.1.0/24 added to port p-1");
+    assert_eq!(cloud.unused(), [""; 0]);
+    // One of another server is none of them, wherever it is, and costs no question for networks.
+    let cloud = fake()
+        .on(PORTS, ports_of(&[stranger("n-1"), port(&[], 3)]))
+        .on(EXTENSIONS, atomic())
+        .on(ROUTER, router_with(&[], ""))
+        .on(TAG, Reply::status(201))
+        .on(ADD, Reply::json(200, "{}"))
+        .on(PAIRS, Reply::json(200, "{}"));
+    assert_eq!(done(run(&[], &[wish("10.244.1.0/24")]))[1], changes[1]);
+    assert_eq!(asked(&cloud).iter().filter(|line| *line == PORTS).count(), 1, "{:?}", asked(&cloud));
+}
