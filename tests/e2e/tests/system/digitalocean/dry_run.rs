@@ -183,6 +183,7 @@ async fn a_dry_run_shows_what_it_would_write_once_and_writes_nothing_whatever_ha
     assert_nothing_written(&stage, &cloud);
     host.stop().await;
     assert_nothing_written(&stage, &cloud);
+    cloud.unsettled("nobody writes");
     cloud.check().unwrap();
 }
 
@@ -218,5 +219,6 @@ async fn beside_a_manager_that_works_a_dry_run_comes_to_rest_and_leaves_its_leas
     assert!(tried.is_empty(), "{tried:?}");
     observer.stop().await;
     leader.end().await;
+    cloud.settled(&stage).await;
     cloud.check().unwrap();
 }

@@ -284,8 +284,8 @@ async fn what_is_nobodys_or_is_not_there_or_cannot_be_read_is_said() {
     // Who does not run a controller plans nothing for it.
     serve(client, "web", json!({})).await;
     let nodes_alone = ["--controllers=cloud-node"];
-    let one = asked(stage.kubeconfig(), &cloud, &[], &nodes_alone, &["service", "default/web"]).await;
-    assert_eq!((one.code, one.error.contains("leaves out the service controller")), (Some(1), true), "{one:?}");
+    let alone = asked(stage.kubeconfig(), &cloud, &[], &nodes_alone, &["service", "default/web"]).await;
+    assert_eq!((alone.code, alone.error.contains("leaves out the service controller")), (Some(1), true), "{alone:?}");
     let planned = all(&stage, &cloud, &[], &nodes_alone).await;
     assert_eq!((planned.code, planned.objects()), (Some(0), vec![]), "{planned:?}");
 

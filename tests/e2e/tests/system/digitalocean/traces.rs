@@ -113,6 +113,7 @@ async fn a_collector_gets_reconcile_call_and_request_as_one_trace_with_the_ids_o
     host.events_written().await;
     let log = host.log_text();
     host.end().await;
+    cloud.settled(&stage).await;
     for delivery in collector.deliveries() {
         assert_eq!(delivery.path, "/v1/traces");
         assert_eq!(delivery.headers["content-type"], "application/x-protobuf");
@@ -154,6 +155,7 @@ async fn a_collector_that_is_away_delays_nothing_and_is_told_of_once() {
     let log = host.log_text();
     assert_eq!(log.matches("does not take traces").count(), 1, "{log}");
     host.end().await;
+    cloud.settled(&stage).await;
 }
 
 #[tokio::test]
@@ -166,5 +168,6 @@ async fn without_the_flag_the_variables_of_opentelemetry_have_no_effect() {
     host.refreshed().await;
     assert!(host.metric("ccm_trace_spans_total").await.is_err(), "nothing is counted");
     host.end().await;
+    cloud.settled(&stage).await;
     assert!(collector.deliveries().is_empty());
 }

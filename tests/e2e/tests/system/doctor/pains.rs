@@ -187,6 +187,7 @@ async fn the_most_common_mistakes_are_one_line_each() {
     }
 
     let cloud = Cloud::calm().await;
+    cloud.unsettled("no host runs here");
     let refused = stage.file("refused", "dop_v1_nobody_knows_this_one");
     let flags = [
         format!("--provider={}", component("providers/digitalocean.wasm").unwrap().display()),
