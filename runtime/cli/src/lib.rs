@@ -294,7 +294,7 @@ pub enum LogFormat {
 
 /// The name of a cluster. Kubernetes passes `$(NAME)` as it is when the container has no such variable, and cloud objects with that in their
 /// names are found by nobody afterwards.
-pub fn cluster_name(text: &str) -> Result<String, String> {
+pub(crate) fn cluster_name(text: &str) -> Result<String, String> {
     match text.contains("$(") {
         true => Err("the container has no variable of that name: write the name of the cluster itself".to_owned()),
         false => Ok(text.to_owned()),

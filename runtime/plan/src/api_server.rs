@@ -39,7 +39,7 @@ impl Stopping {
             // Whoever reads again sees its own write. With the state of before, it would write until it gives up.
             let written = self.written.lock().get(request.uri().path()).cloned();
             return match written {
-                Some(written) => Ok(read(written).map_or_else(|gone| gone, |object| answer(StatusCode::OK, &object))),
+                Some(written) => Ok(written.map_or_else(deleted, |object| answer(StatusCode::OK, &object))),
                 None => self.client.send(request).await,
             };
         }
@@ -93,7 +93,7 @@ impl Stopping {
     /// The object as it is by now, or what the API server says instead.
     async fn before(&self, path: &str) -> kube::Result<Result<Value, Response<Body>>> {
         if let Some(written) = self.written.lock().get(path).cloned() {
-            return Ok(read(written));
+            return Ok(written.ok_or_else(deleted));
         }
         let request = Request::get(path).body(Body::empty()).map_err(kube::Error::HttpError)?;
         let answer = self.client.send(request).await?;
@@ -110,9 +110,9 @@ impl Stopping {
     }
 }
 
-/// An object that was written, or that there is none any more.
-fn read(written: Option<Value>) -> Result<Value, Response<Body>> {
-    written.ok_or_else(|| refusal(StatusCode::NOT_FOUND, "NotFound", "the plan deletes it before"))
+/// What is said of an object that there is none of any more.
+fn deleted() -> Response<Body> {
+    refusal(StatusCode::NOT_FOUND, "NotFound", "the plan deletes it before")
 }
 
 /// The path of an object, without the part of it that is written. An object may be called `status` as well.

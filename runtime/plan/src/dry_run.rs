@@ -225,7 +225,7 @@ async fn work(parts: &DryRunParts, agenda: &Mutex<Agenda>, news: &Notify) {
     let mut services_wait = Waits::between(services_again.0, services_again.1);
     let mut due = BTreeSet::from([Look::Nodes, Look::Services, Look::Routes, Look::Cluster]);
     loop {
-        look(parts, &due).await;
+        Box::pin(look(parts, &due)).await;
         let now = Instant::now();
         {
             let mut agenda = agenda.lock();
@@ -345,7 +345,7 @@ async fn look(parts: &DryRunParts, due: &BTreeSet<Look>) {
     );
     let names = nodes_of(parts, due);
     if !names.is_empty() {
-        pending.looked(said(parts, planner.nodes(&names)).await, None);
+        pending.looked(Box::pin(said(parts, planner.nodes(&names))).await, None);
     }
     let names = services_of(parts, due);
     if !names.is_empty() {

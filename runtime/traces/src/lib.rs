@@ -11,8 +11,8 @@
 //! | [`encode`] | encodes it |
 //! | [`metrics`] | counts what was sent and what was lost |
 //!
-//! This is not `opentelemetry-otlp` with `tracing-opentelemetry`. Without any exporter, those two and the SDK, built for size, made a program with
-//! the host's other crates 274 KB larger, more than the host has left below its limit. The SDK's exporter also has a thread that waits for each
+//! This is not `opentelemetry-otlp` with `tracing-opentelemetry`. The SDK, its protobuf types and `tracing-opentelemetry`, built for size, made a
+//! program with the host's other crates 274 KB larger, more than the host has left below its limit. The SDK's exporter also has a thread that waits for each
 //! batch, does not tell how many spans it lost, and says the same about each batch that fails. What the host needs of it is here: spans without events, no
 //! context from elsewhere, one exporter. Names and variables are the same, so that it can be exchanged.
 

@@ -61,7 +61,9 @@ pub(super) async fn reach(client: &Client, place: &str) -> (Vec<Finding>, Option
         Ok(Err(error)) => return unreachable(causes(&error)),
         Err(_elapsed) => return unreachable(format!("no answer within {ANSWER:?}")),
     };
-    let is_status = || serde_json::from_slice::<Value>(&body).is_ok_and(|body| body["kind"] == "Status");
+    let is_status = || {
+        serde_json::from_slice::<Value>(&body).is_ok_and(|body| body.get("kind").is_some_and(|kind| kind == "Status"))
+    };
     if status == http::StatusCode::FORBIDDEN && is_status() {
         let found = format!("{place} does not let you read its version (403)");
         let fix =

@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_row_of_failures_is_counted_as_people_count() {
-        let told = [0, 1, 2, 3, 4, 11, 12, 13, 21, 111].map(|number| tries(number));
+        let told = [0, 1, 2, 3, 4, 11, 12, 13, 21, 111].map(tries);
         let wanted = ["", "", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "111th"];
         for (told, wanted) in told.iter().zip(wanted) {
             assert!(told.contains(wanted) && (told.is_empty() == wanted.is_empty()), "{told} {wanted}");

@@ -46,6 +46,10 @@ mod tests {
     use super::*;
     use crate::ask::lease::Hold;
 
+    fn no<T>() -> Result<T, String> {
+        Err("forbidden".to_owned())
+    }
+
     #[test]
     fn who_holds_the_lease_does_the_work_and_without_a_holder_a_pod_that_lives() {
         let hold = |writer: Option<&str>| Hold {
@@ -54,7 +58,6 @@ mod tests {
             promised: Duration::from_secs(15),
             writer: writer.map(ToOwned::to_owned),
         };
-        let no = || Err("forbidden".to_owned());
         let other = Manager::Other("go-ccm".to_owned());
         for (standing, is_there, wanted) in [
             (Ok(Some(Standing::Held(hold(Some("wasm-ccm"))))), Ok(false), Manager::Host),

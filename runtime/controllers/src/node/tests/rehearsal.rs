@@ -30,6 +30,9 @@ fn settled() -> (Draft, Finding) {
     (draft, found(|instance| instance.addresses = vec![address(ccm_cloud::AddressKind::InternalIp, "10.0.0.1")]))
 }
 
+/// What stands in the way.
+type Setup = fn(&FakeApi);
+
 #[tokio::test(start_paused = true)]
 async fn a_new_node_is_initialised_unless_its_machine_is_nobodys_here() {
     let (told, api) = rehearsed(node("node0").tainted(), found(|_| ()), |_| {}).await;
@@ -48,7 +51,7 @@ async fn a_new_node_is_initialised_unless_its_machine_is_nobodys_here() {
 #[tokio::test(start_paused = true)]
 async fn a_new_node_of_which_the_cloud_or_the_api_server_says_too_little_is_not_known() {
     let new = || node("node0").tainted();
-    let cases: [(Finding, fn(&FakeApi), &str); 4] = [
+    let cases: [(Finding, Setup, &str); 4] = [
         (Finding::Absent, |_| {}, "the cloud has no machine for node node0"),
         (unknown(Reaction::Unauthorized), |_| {}, "what the cloud said"),
         (found(|_| ()), |api| api.refuse(OBJECT, 409, 100), "cannot write the Node"),
@@ -91,7 +94,7 @@ async fn an_initialised_node_has_its_labels_and_its_addresses_corrected_or_is_no
     let (told, api) = rehearsed(stale(), settled().1, |_| {}).await;
     assert_eq!((told, api.lines()), (Rehearsed::default(), vec![OBJECT.to_owned()]));
 
-    let cases: [(Draft, Finding, fn(&FakeApi), &str); 3] = [
+    let cases: [(Draft, Finding, Setup, &str); 3] = [
         (stale(), settled().1, |api| api.refuse(OBJECT, 409, 1), "its labels cannot be decided"),
         (settled().0, moved(), |api| api.refuse(STATUS, 409, 100), "cannot write the Node"),
         (settled().0, unknown(Reaction::Retry), |_| {}, "what the cloud said"),

@@ -15,11 +15,14 @@ use crate::stage::Stage;
 /// For a host that is still at work: a plan takes a second, and other builds and tests may share the machine.
 const SETTLES: Duration = Duration::from_secs(60);
 
+/// Environment and flags.
+type Configured = (Vec<(String, String)>, Vec<String>);
+
 /// What a test has said of its end.
 #[derive(Default)]
 pub(super) struct Ending {
     /// How the last host was configured: environment and flags, as [`start`](super::start) takes them.
-    configured: Mutex<(Vec<(String, String)>, Vec<String>)>,
+    configured: Mutex<Configured>,
     left: Mutex<Option<Left>>,
     /// Requests before the cloud stopped to fail at random.
     asked: Mutex<Option<usize>>,
