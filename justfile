@@ -267,7 +267,7 @@ man: _programs
 
 # The generated parts of docs/reference, and docs/providers.schema.json
 reference: build-providers _programs
-    REFERENCE=write cargo test --quiet --workspace --bin wasm-ccm --test docs -- the_reference_has_every
+    REFERENCE=write cargo test --quiet --workspace --lib --test docs -- the_reference_has_every
     {{ quote(dev_programs) }}/wasm-ccm providers-schema >docs/providers.schema.json
 
 # Format everything

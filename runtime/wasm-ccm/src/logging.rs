@@ -4,9 +4,11 @@ use std::io::IsTerminal as _;
 
 use ccm_cli::LogFormat;
 use ccm_traces::TraceLayer;
+use tracing::Subscriber;
 use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, Layer as _};
+use tracing_subscriber::{EnvFilter, Layer};
 
 /// Starts logging to standard error. `verbosity` is upstream's `--v`: from 4 on debug, from 6 on trace. Spans of [`ccm_cloud::SPANS`] are for
 /// `traces` alone.
@@ -18,6 +20,15 @@ pub(crate) fn start(format: LogFormat, verbosity: u8, traces: Option<TraceLayer>
         }
         6.. => "trace,cranelift=info,regalloc2=info,ccm_spans=off",
     };
+    let filter = EnvFilter::new(filter);
+    // An error means that a logger is installed already, which then goes on.
+    drop(match traces {
+        None => tracing_subscriber::registry().with(filter).with(lines(format)).try_init(),
+        Some(traces) => tracing_subscriber::registry().with(traces).with(lines(format).with_filter(filter)).try_init(),
+    });
+}
+
+fn lines<S: Subscriber + for<'span> LookupSpan<'span>>(format: LogFormat) -> Box<dyn Layer<S> + Send + Sync> {
     let terminal = std::io::stderr().is_terminal();
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let json = match format {
@@ -25,11 +36,9 @@ pub(crate) fn start(format: LogFormat, verbosity: u8, traces: Option<TraceLayer>
         LogFormat::Text => false,
         LogFormat::Json => true,
     };
-    let lines = if json {
+    if json {
         lines.json().flatten_event(true).with_current_span(true).with_span_list(false).boxed()
     } else {
         lines.with_ansi(terminal).boxed()
-    };
-    // An error means that a logger is installed already, which then goes on.
-    drop(tracing_subscriber::registry().with(traces).with(lines.with_filter(EnvFilter::new(filter))).try_init());
+    }
 }

@@ -112,8 +112,8 @@ async fn a_collector_gets_reconcile_call_and_request_as_one_trace_with_the_ids_o
 
     host.events_written().await;
     let log = host.log_text();
-    host.end().await;
     cloud.settled(&stage).await;
+    host.end().await;
     for delivery in collector.deliveries() {
         assert_eq!(delivery.path, "/v1/traces");
         assert_eq!(delivery.headers["content-type"], "application/x-protobuf");
@@ -154,8 +154,8 @@ async fn a_collector_that_is_away_delays_nothing_and_is_told_of_once() {
     assert_eq!(host.count("ccm_trace_spans_total", &["outcome=\"sent\""]).await.unwrap(), 0.0);
     let log = host.log_text();
     assert_eq!(log.matches("does not take traces").count(), 1, "{log}");
-    host.end().await;
     cloud.settled(&stage).await;
+    host.end().await;
 }
 
 #[tokio::test]

@@ -283,7 +283,6 @@ async fn values_that_are_wrong_are_refused_with_their_name_and_what_is_wrong() {
         (&both, &["image.tag and image.digest are both given: give one of them"]),
         (&["image.digest=sha256:0"], &["/image/digest", "'sha256:0' does not match pattern"]),
         (&["image.repository=r.example/ccm@x"], &["/image/repository", "does not match pattern"]),
-        (&["settings.MY-REGION=one"], &["/settings", "'MY-REGION' does not match pattern"]),
         (&["loadBalancerClasses[0]="], &["/loadBalancerClasses/0", "minLength: got 0, want 1"]),
         (&["grants.allowHosts[0]=a b"], &["/grants/allowHosts/0", "'a b' does not match pattern"]),
         (&["grants.credentialUses[0]=token"], &["/grants/credentialUses/0", "'token' does not match pattern"]),
