@@ -123,6 +123,13 @@ impl NodeFixture {
         self
     }
 
+    /// As a cloud controller manager leaves the addresses: the kubelet's host name comes after those that the cloud names.
+    #[must_use]
+    pub fn hostname_last(mut self) -> Self {
+        self.status().addresses.get_or_insert_default().sort_by_key(|address| address.type_ == "Hostname");
+        self
+    }
+
     /// The condition Ready is false, as in the first seconds of a kubelet. With kwok it becomes true at once.
     #[must_use]
     pub fn not_ready(mut self) -> Self {

@@ -1,12 +1,12 @@
 //! Who logs in, with what, how often, and what the catalogue offers.
 
-use ccm_cluster::{NodeFixture, await_absent};
+use ccm_cluster::NodeFixture;
 use ccm_e2e::openstack_lab::Of;
 use serde_json::json;
 
 use crate::look::{await_event, await_untainted, told};
 use crate::rig::Rig;
-use crate::service_look::{await_reason, await_served, delete, is_bare, serve, services, the};
+use crate::service_look::{await_reason, await_served, is_bare, serve, the};
 use crate::stage::LIMIT;
 
 /// Of so many logins with a password that is wrong, none is in vain: the pauses between them grow.
@@ -135,7 +135,6 @@ async fn load_balancers_begin_when_octavia_appears_in_the_catalogue() {
     rig.proxy.show("load-balancer");
     rig.configure(&rig.tenant.by_password(&rig.tenant.password), &rig.sections());
     await_served(rig.client(), "web").await;
-    delete(rig.client(), "web").await;
-    await_absent(&services(rig.client()), "web", LIMIT).await.unwrap();
+    rig.remove("web").await;
     rig.end_as(&before, host).await;
 }

@@ -1,11 +1,10 @@
 //! Services and their load balancers.
 
-use ccm_cluster::await_absent;
 use ccm_e2e::openstack_lab::{Exchange, Of, Tenant, until};
 use serde_json::{Value, json};
 
 use crate::rig::Rig;
-use crate::service_look::{await_served, change, delete, ips, serve_whole, services};
+use crate::service_look::{await_served, change, ips, serve_whole};
 use crate::stage::LIMIT;
 
 /// So many ports from 8000 on.
@@ -14,19 +13,19 @@ fn ports(count: u16) -> Value {
 }
 
 /// Requests without logins, and without those that ask whether Octavia is done.
-fn calls(all: &[Exchange]) -> Vec<&Exchange> {
+pub(crate) fn calls(all: &[Exchange]) -> Vec<&Exchange> {
     const POLLS: Of = Of::Operation("GET load-balancer/v2.0/lbaas/loadbalancers/*");
     all.iter().filter(|exchange| ![POLLS, Of::LOGINS].iter().any(|of| of.is(&exchange.operation))).collect()
 }
 
-fn shown(calls: &[&Exchange]) -> String {
+pub(crate) fn shown(calls: &[&Exchange]) -> String {
     let lines =
         calls.iter().map(|exchange| format!("{} -> {:?} ({})", exchange.operation, exchange.status, exchange.uri));
     lines.collect::<Vec<_>>().join("\n")
 }
 
 /// The address and port of every member, by the port of its listener.
-async fn members(tenant: &Tenant) -> Vec<(i64, Vec<String>)> {
+pub(crate) async fn members(tenant: &Tenant) -> Vec<(i64, Vec<String>)> {
     let pools = tenant.list("load-balancer", "/v2.0/lbaas/pools", "pools").await.unwrap();
     let listeners = tenant.list("load-balancer", "/v2.0/lbaas/listeners", "listeners").await.unwrap();
     let mut found = vec![];
@@ -70,8 +69,7 @@ async fn create_and_delete(count: u16) {
     let wanted: Vec<_> = (0..count).map(|index| (8000 + i64::from(index), addresses.clone())).collect();
     assert_eq!(members(&rig.tenant).await, wanted);
 
-    delete(rig.client(), "web").await;
-    await_absent(&services(rig.client()), "web", LIMIT).await.unwrap();
+    rig.remove("web").await;
     rig.end_as(&before, host).await;
 }
 
@@ -112,8 +110,7 @@ async fn a_load_balancer_follows_ports_and_nodes() {
     let writes = all.iter().filter(|exchange| exchange.is_write()).count();
     assert_eq!(writes, 1, "one per pool");
     assert_eq!(rig.tenant.balancers().await.unwrap().len(), 1);
-    delete(rig.client(), "web").await;
-    await_absent(&services(rig.client()), "web", LIMIT).await.unwrap();
+    rig.remove("web").await;
     assert!(rig.tenant.balancers().await.unwrap().is_empty());
     rig.end(host).await;
 }

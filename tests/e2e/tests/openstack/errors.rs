@@ -68,7 +68,6 @@ async fn a_load_balancer_in_error_is_reported_and_made_anew_with_consent_alone_a
     until(LIMIT, is_anew).await.unwrap();
     let service = await_service(rig.client(), "web", is_served).await;
     assert_eq!(ips(&service), addresses);
-    delete(rig.client(), "web").await;
-    await_absent(&services(rig.client()), "web", LIMIT).await.unwrap();
+    rig.remove("web").await;
     rig.end_as(&before, host).await;
 }

@@ -53,5 +53,5 @@ async fn the_overlay_takes_the_secret_of_the_go_manager_with_either_login() {
     until(LIMIT, logs_in_with_it).await.unwrap();
     NodeFixture::new("n2").internal_ip(&two.address).register(client).await.unwrap();
     await_untainted(client, "n2").await;
-    rig.end(host).await;
+    rig.end_unsettled(host, "it has the flags of its pod, and files that only that has").await;
 }

@@ -1,6 +1,5 @@
 //! What a Service or the `cloud.conf` can ask for besides ports: other protocols, security groups, TLS.
 
-use ccm_cluster::await_absent;
 use ccm_e2e::openstack_lab::{Server, until};
 use http::Method;
 use kube::ResourceExt as _;
@@ -8,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::rig::{Rig, initialised};
-use crate::service_look::{annotated, delete, merge, serve_whole, services};
+use crate::service_look::{annotated, merge, serve_whole};
 use crate::stage::LIMIT;
 
 /// A field of all objects of a kind, sorted, by the port of the listener in front where there is one.
@@ -36,8 +35,7 @@ async fn tcp_ports_have_the_proxy_protocol_and_udp_ports_beside_them_have_not() 
     let wanted = [(80, "TCP", "PROXYV2"), (5353, "UDP", "UDP")];
     let wanted = wanted.map(|(port, listener, pool)| (port, listener.to_owned(), pool.to_owned()));
     assert_eq!(protocols(&rig).await, wanted);
-    delete(rig.client(), "web").await;
-    await_absent(&services(rig.client()), "web", LIMIT).await.unwrap();
+    rig.remove("web").await;
     rig.end_as(&before, host).await;
 }
 
@@ -80,13 +78,12 @@ async fn a_managed_security_group_opens_node_ports_follows_nodes_and_goes_with_i
     initialised("n2", &two).register(rig.client()).await.unwrap();
     until(LIMIT, async || Ok(groups(&rig, &two).await.contains(&group))).await.unwrap();
 
-    delete(rig.client(), "web").await;
-    await_absent(&services(rig.client()), "web", LIMIT).await.unwrap();
+    rig.remove("web").await;
     rig.end_as(&before, host).await;
 }
 
-/// A certificate with its key, as Octavia takes it: PKCS #12 without a password, in base64.
-async fn certificate() -> String {
+/// A secret with a certificate and its key, as Octavia takes it: PKCS #12 without a password, in base64. Returns where it is.
+pub(crate) async fn certificate(rig: &Rig) -> String {
     let folder = tempfile::tempdir().unwrap();
     for line in [
         "req -x509 -newkey rsa:2048 -nodes -subj /CN=web.example -days 2 -keyout key.pem -out cert.pem",
@@ -96,7 +93,12 @@ async fn certificate() -> String {
         let run = Command::new("openssl").args(line.split(' ')).current_dir(folder.path()).output().await.unwrap();
         assert!(run.status.success(), "{line}: {}", String::from_utf8_lossy(&run.stderr));
     }
-    std::fs::read_to_string(folder.path().join("web.base64")).unwrap()
+    let secret = json!({
+        "name": "web", "payload": std::fs::read_to_string(folder.path().join("web.base64")).unwrap(),
+        "payload_content_type": "application/octet-stream", "payload_content_encoding": "base64",
+    });
+    let made = rig.tenant.user.send("key-manager", Method::POST, "/v1/secrets", Some(secret)).await.unwrap();
+    made["secret_ref"].as_str().unwrap().to_owned()
 }
 
 /// With a password: Octavia asks Barbican in the name of whoever asks Octavia, which an application credential does not allow.
@@ -105,12 +107,8 @@ async fn certificate() -> String {
 async fn tls_ends_at_the_load_balancer_with_a_certificate_of_barbican() {
     let rig = Rig::new().await;
     rig.members(["n1"]).await;
-    let secret = json!({
-        "name": "web", "payload": certificate().await, "payload_content_type": "application/octet-stream",
-        "payload_content_encoding": "base64",
-    });
-    let made = rig.tenant.user.send("key-manager", Method::POST, "/v1/secrets", Some(secret)).await.unwrap();
-    let (_, path) = made["secret_ref"].as_str().unwrap().split_once("/v1/").unwrap();
+    let secret = certificate(&rig).await;
+    let (_, path) = secret.split_once("/v1/").unwrap();
     // As the host sees it.
     let reference = format!("{}/v1/{path}", rig.proxy.address("key-manager"));
     let before = rig.tenant.inventory().await.unwrap();
@@ -121,9 +119,8 @@ async fn tls_ends_at_the_load_balancer_with_a_certificate_of_barbican() {
     serve_whole(rig.client(), "web", differs).await;
     assert_eq!(protocols(&rig).await, [(443, "TERMINATED_HTTPS".to_owned(), "HTTP".to_owned())]);
     let listeners = rig.tenant.list("load-balancer", "/v2.0/lbaas/listeners", "listeners").await.unwrap();
-    assert_eq!(listeners[0]["default_tls_container_ref"], made["secret_ref"]);
-    delete(rig.client(), "web").await;
-    await_absent(&services(rig.client()), "web", LIMIT).await.unwrap();
+    assert_eq!(listeners[0]["default_tls_container_ref"], secret.as_str());
+    rig.remove("web").await;
     until(LIMIT, async || Ok(rig.tenant.inventory().await? == before)).await.unwrap();
     rig.tenant.user.delete("key-manager", &format!("/v1/{path}")).await.unwrap();
     rig.end(host).await;

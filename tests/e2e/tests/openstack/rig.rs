@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use ccm_cluster::NodeFixture;
+use ccm_cluster::{NodeFixture, await_absent};
 use ccm_e2e::host::component;
 use ccm_e2e::openstack_lab::{Lab, Proxy, Server, Tenant, granted, until};
 use k8s_openapi::ByteString;
 use kube::api::{DynamicObject, ListParams};
 use kube::{Api, Client, discovery};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use crate::service_look::{delete, services};
+use crate::settled::{Planned, plan};
 use crate::stage::{Actor, LIMIT, Stage};
 
 /// So that nobody waits for delays that are meant for real clouds. Whatever is said of a secret is said here.
@@ -36,6 +39,8 @@ pub(crate) struct Rig {
     pub(crate) lab: Lab,
     pub(crate) proxy: Proxy,
     pub(crate) tenant: Tenant,
+    /// Flags of the last host of each cluster, by the kubeconfig.
+    flags: Mutex<BTreeMap<PathBuf, Vec<String>>>,
 }
 
 impl Rig {
@@ -47,7 +52,7 @@ impl Rig {
     pub(crate) async fn on(stage: Stage) -> Self {
         let lab = Lab::find().unwrap();
         let tenant = Tenant::new(&lab).await.unwrap();
-        Self { stage, proxy: Proxy::start(&lab).await.unwrap(), lab, tenant }
+        Self { stage, proxy: Proxy::start(&lab).await.unwrap(), lab, tenant, flags: Mutex::default() }
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -71,9 +76,17 @@ impl Rig {
 
     /// The same in another cluster.
     pub(crate) fn start_on(&self, stage: &Stage, config: &Path, flags: &[&str]) -> Actor {
+        stage.start(self.flags_of(stage, config, flags))
+    }
+
+    /// The flags of a host, which are those of plans from now on.
+    pub(crate) fn flags_of(&self, stage: &Stage, config: &Path, flags: &[&str]) -> Vec<String> {
         let provider = component("providers/openstack.wasm").unwrap();
         let own = [format!("--provider={}", provider.display()), format!("--cloud-config={}", config.display())];
-        stage.start(granted().chain(own).chain(FLAGS.iter().chain(flags).map(|flag| (*flag).to_owned())))
+        let flags = granted().chain(own).chain(FLAGS.iter().chain(flags).map(|flag| (*flag).to_owned()));
+        let flags: Vec<String> = flags.collect();
+        self.flags.lock().insert(stage.kubeconfig().to_owned(), flags.clone());
+        flags
     }
 
     /// A host that logs in with the application credential.
@@ -103,14 +116,47 @@ impl Rig {
         (rig, servers, before, host)
     }
 
+    /// What there is comes to rest: a host of each cluster would write nothing. No fault may wait for requests.
+    pub(crate) async fn settled(&self) {
+        let all = self.flags.lock().clone();
+        assert!(!all.is_empty(), "no host was started here");
+        for (kubeconfig, flags) in &all {
+            let mut planned = plan(kubeconfig, flags).await;
+            let is_empty = |planned: &Planned| (planned.code, planned.error.as_str()) == (Some(0), "");
+            // The host, and Octavia, may still be at work.
+            let rests = until(LIMIT, async || {
+                if !is_empty(&planned) {
+                    planned = plan(kubeconfig, flags).await;
+                }
+                Ok(is_empty(&planned))
+            });
+            let rests = rests.await;
+            self.secrets().assert_not_in("a plan", &format!("{}{}", planned.text, planned.error));
+            assert!(rests.is_ok(), "not settled: {planned:?}");
+        }
+    }
+
+    /// Deletes a Service that is [settled](Self::settled), and waits until it is gone.
+    pub(crate) async fn remove(&self, name: &str) {
+        self.settled().await;
+        delete(self.client(), name).await;
+        await_absent(&services(self.client()), name, LIMIT).await.unwrap();
+    }
+
     /// Waits until the project has what it had before, no more and no less, and [ends](Self::end).
     pub(crate) async fn end_as(self, before: &Inventory, host: Actor) {
         until(LIMIT, async || Ok(self.tenant.inventory().await? == *before)).await.unwrap();
         self.end(host).await;
     }
 
-    /// The host ends well, nobody has seen a secret, and the project goes.
+    /// All is [settled](Self::settled), the host ends well, nobody has seen a secret, and the project goes.
     pub(crate) async fn end(self, host: Actor) {
+        self.settled().await;
+        self.end_unsettled(host, "").await;
+    }
+
+    /// The same where no plan can be empty, or none can be made: why, for who reads the test.
+    pub(crate) async fn end_unsettled(self, host: Actor, _why: &str) {
         self.assert_hidden(&host).await;
         let log = host.stop().await;
         assert!(!log.to_lowercase().contains("forbidden"), "the host lacked a permission:\n{log}");
@@ -209,5 +255,5 @@ fn a_secret_is_found_in_whatever_form() {
 /// A Node of a server, as it is after its initialisation.
 pub(crate) fn initialised(name: &str, server: &Server) -> NodeFixture {
     let fixture = NodeFixture::new(name).initialized().provider_id(&server.provider_id());
-    fixture.address("InternalIP", &server.address)
+    fixture.address("InternalIP", &server.address).hostname_last()
 }
