@@ -269,7 +269,7 @@ async fn values_that_are_wrong_are_refused_with_their_name_and_what_is_wrong() {
     assert!(!helm.render(&chart, &good).await.is_empty());
     let digest = format!("image.digest=sha256:{}", "0".repeat(64));
     let both = [digest.as_str()];
-    let wrong: [(&[&str], &[&str]); 28] = [
+    let wrong: [(&[&str], &[&str]); 27] = [
         (&["replicas=two"], &["/replicas", "got string, want null or integer"]),
         (&["replicas=0"], &["/replicas", "minimum: got 0, want 1"]),
         (&["flags=--v=4"], &["/flags", "got string, want array"]),
