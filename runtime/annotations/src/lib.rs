@@ -3,9 +3,9 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | [`value`] | what a value looks like: in words, as an expression, and one that is wrong |
-//! | [`probe`] | asks the component what it does with wrong values |
-//! | [`policy`] | the admission policies |
+//! | `value` | what a value looks like: in words, as an expression, and one that is wrong |
+//! | `probe` | asks the component what it does with wrong values |
+//! | `policy` | the admission policies |
 
 mod policy;
 mod probe;

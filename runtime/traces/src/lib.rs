@@ -1,15 +1,15 @@
 //! Traces by OpenTelemetry: a span for each reconcile, each call of a provider and each request to a cloud, sent by OTLP over HTTP.
 //!
-//! The crates that do the work open the spans with `tracing`, under the target [`ccm_cloud::SPANS`]. Without a [layer](Traces::layer) nobody
+//! The crates that do the work open the spans with `tracing`, under the target [`ccm_cloud::SPANS`]. Without the layer of [`start`] nobody
 //! listens there, and a span costs a look at two variables.
 //!
 //! | module | does |
 //! |---|---|
-//! | [`settings`] | reads the variables of OpenTelemetry's specification |
-//! | [`layer`] | makes spans of a trace of spans of `tracing`; never waits |
-//! | [`sender`] | sends what has ended in batches, and says once that the collector does not take them |
-//! | [`encode`] | encodes it |
-//! | [`metrics`] | counts what was sent and what was lost |
+//! | `settings` | reads the variables of OpenTelemetry's specification |
+//! | `layer` | makes spans of a trace of spans of `tracing`; never waits |
+//! | `sender` | sends what has ended in batches, and says once that the collector does not take them |
+//! | `encode` | encodes it |
+//! | `metrics` | counts what was sent and what was lost |
 //!
 //! This is not `opentelemetry-otlp` with `tracing-opentelemetry`. The SDK, its protobuf types and `tracing-opentelemetry`, built for size, made a
 //! program with the host's other crates 274 KB larger, more than the host has left below its limit. The SDK's exporter also has a thread that waits for each

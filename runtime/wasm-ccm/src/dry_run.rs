@@ -39,7 +39,7 @@ pub(crate) struct DryRun {
 pub(crate) struct Scene<'a> {
     pub(crate) args: &'a RunArgs,
     pub(crate) selection: &'a Selection,
-    /// The client of [`DryRun::client`].
+    /// What [`client_of`] made.
     pub(crate) client: Client,
     pub(crate) stores: Stores,
     pub(crate) providers: Providers,

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Taint;
 use crate::store::Node;
 use crate::view::node::{is_ready, provider_id};
 
-/// On a Node whose machine is switched off, with the effect [`EFFECT`].
+/// On a Node whose machine is switched off, with the effect `NoSchedule`.
 pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// With the key it is what a taint is known by.
 const EFFECT: &str = "NoSchedule";
