@@ -44,8 +44,9 @@ mod tests {
     use super::*;
     use crate::uninstall::manager::Manager;
 
-    fn node(name: &str, spec: &Value, condition: Option<(&str, &str)>) -> Arc<Node> {
-        let condition = condition.map(|(kind, reason)| json!({ "type": kind, "status": "False", "reason": reason }));
+    fn node(name: &str, spec: &Value, condition: Option<(&str, &str, &str)>) -> Arc<Node> {
+        let condition =
+            condition.map(|(kind, status, reason)| json!({ "type": kind, "status": status, "reason": reason }));
         let conditions: Vec<Value> = condition.into_iter().collect();
         let object = json!({ "metadata": { "name": name }, "spec": spec, "status": { "conditions": conditions } });
         Arc::new(serde_json::from_value(object).unwrap())
@@ -57,10 +58,10 @@ mod tests {
         let nodes = [
             node("new", &tainted("node.cloudprovider.kubernetes.io/uninitialized"), None),
             node("off", &tainted("node.cloudprovider.kubernetes.io/shutdown"), None),
-            node("busy", &tainted("example.com/other"), Some(("NetworkUnavailable", "FlannelIsUp"))),
-            node("routed", &json!({}), Some(("NetworkUnavailable", "RouteCreated"))),
-            node("waits", &json!({}), Some(("NetworkUnavailable", "NoRouteCreated"))),
-            node("other", &json!({}), Some(("Ready", "RouteCreated"))),
+            node("busy", &tainted("example.com/other"), Some(("NetworkUnavailable", "False", "FlannelIsUp"))),
+            node("routed", &json!({}), Some(("NetworkUnavailable", "False", "RouteCreated"))),
+            node("waits", &json!({}), Some(("NetworkUnavailable", "True", "NoRouteCreated"))),
+            node("other", &json!({}), Some(("Ready", "False", "RouteCreated"))),
         ];
         let mut remains = Remains::new(Manager::Nobody);
         judge(&nodes, &mut remains);
