@@ -58,7 +58,12 @@ fn strategic(mut service: Value, mut patch: Value) -> Result<Value, u16> {
             return Err(422);
         }
         metadata.remove("$setElementOrder/finalizers");
+        let is_ending = service["metadata"]["deletionTimestamp"].is_string();
         for finalizer in metadata.remove("finalizers").iter().flat_map(|list| list.as_array().unwrap()) {
+            // What is being deleted takes no new one.
+            if is_ending {
+                return Err(422);
+            }
             let list = &mut service["metadata"]["finalizers"];
             if list.is_null() {
                 *list = json!([]);

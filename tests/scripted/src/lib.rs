@@ -12,7 +12,7 @@ use ccm_sdk::meta::{
     self, Annotation, AnnotationRole, Capability, ConfigFile, ConfigFormat, Credential, CredentialUse, Descriptor,
     Endpoint, Place, Setting, Source, TlsSources, ValueKind,
 };
-use ccm_sdk::types::{Attributes, Failure, Node, Problem};
+use ccm_sdk::types::{Attributes, Failure, Node, Problem, Reaction};
 
 /// The annotation with the script.
 const SCRIPT: &str = "scripted.example/script";
@@ -146,7 +146,12 @@ fn used(endpoint: &str, place: Place, path: Option<&str>) -> CredentialUse {
 
 impl instances::Guest for Scripted {
     fn find(nodes: Vec<Node>, _need: Need) -> Result<Vec<Finding>, Failure> {
-        nodes.iter().map(find).collect()
+        // What a step says is of this Node alone; who cannot be understood ends the call.
+        let unknown = |failure: Failure| match failure.reaction {
+            Reaction::Invalid => Err(failure),
+            _ => Ok(Finding::Unknown(failure)),
+        };
+        nodes.iter().map(|node| find(node).or_else(unknown)).collect()
     }
 }
 

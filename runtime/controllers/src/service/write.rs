@@ -29,7 +29,7 @@ use super::ensured_record::{RECORDED, Record};
 use super::key::Key;
 use super::predicates::FINALIZER;
 use crate::store::Stored as _;
-use crate::view::service::{as_stored, ingress};
+use crate::view::service::{as_stored, ingress, is_deleting};
 
 /// Attempts of the one write that is bound to what was read, and the shortest and half the longest time between them.
 const MAX_ATTEMPTS: usize = 5;
@@ -138,7 +138,8 @@ impl ServiceWriter {
         Self(gate)
     }
 
-    /// Adds the finalizer, and says whose Service it is from now on. To be done before the cloud is asked for anything.
+    /// Adds the finalizer, and says whose Service it is from now on. To be done before the cloud is asked for anything. Who is being deleted
+    /// is gone.
     pub(crate) async fn add_finalizer(&self, service: &Service, record: &Record) -> Result<Written, ApiError> {
         let metadata = &service.metadata;
         let others = metadata.finalizers.as_deref().unwrap_or_default();
@@ -154,7 +155,13 @@ impl ServiceWriter {
         if let (Some(patch), None) = (patch.as_object_mut(), Record::of(service)) {
             patch.insert("status".into(), json!({ "conditions": [record.entry(service)] }));
         }
-        self.patch(service, patch).await
+        match self.patch(service, patch).await {
+            // What is being deleted takes no finalizer. The cloud was asked for nothing, and the watch is about to say that it goes.
+            Err(error) if is_stale(&error) && self.live(service).await?.as_ref().is_none_or(is_deleting) => {
+                Ok(Written::Gone)
+            }
+            written => written,
+        }
     }
 
     /// Whether the API server says that the Service is gone, or another one has its name. Nothing but metadata is read, so a

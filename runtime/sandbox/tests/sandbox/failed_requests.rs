@@ -47,8 +47,7 @@ async fn a_failure_of_a_service_is_told_with_the_request_whatever_the_guest_says
         (json!([post(503), { "crash": {} }]), Reaction::Retry, refused),
         (json!([post(200), { "fail": "it does not work" }]), Reaction::Retry, None),
     ] {
-        let script =
-            json!({ "ensure": { "steps": steps }, "ensure-deleted": { "steps": steps }, "get": { "steps": steps } });
+        let script = json!({ "ensure": { "steps": steps }, "delete": { "steps": steps }, "get": { "steps": steps } });
         let web = || ccm_cloud::Service {
             annotations: map(&[("scripted.example/script", &script.to_string())]),
             ..service("web")

@@ -53,6 +53,17 @@ async fn case_160_a_service_that_is_gone_needs_no_status() {
     assert_eq!(bench.sync("web").await, Verdict::Done);
 }
 
+/// The API server takes no new finalizer for what is being deleted, and the watch has not said yet that it is.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_deleted_before_it_has_its_finalizer_is_no_failure() {
+    let mut bench = Bench::new();
+    bench.add(service("web").with("/metadata", "finalizers", json!(["example.com/other"])));
+    bench.api.delete_service("web");
+    assert_eq!(bench.sync("web").await, Verdict::Done);
+    assert!(bench.cloud.balancers().is_empty());
+    assert!(!bench.reasons().await.iter().any(|reason| reason.ends_with("Failed")));
+}
+
 /// Case 161 is a key that cannot be parsed: here a key is a namespace and a name from the start.
 #[tokio::test(start_paused = true)]
 async fn cases_161_and_163_a_key_without_a_service_is_done() {

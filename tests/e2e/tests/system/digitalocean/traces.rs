@@ -44,7 +44,7 @@ fn assert_nested(branch: &[Received]) {
 async fn a_collector_gets_reconcile_call_and_request_as_one_trace_with_the_ids_of_the_cloud_and_without_secrets() {
     let stage = Stage::new().await;
     let client = stage.client();
-    let cloud = Cloud::start().await;
+    let cloud = Cloud::calm().await;
     let collector = Collector::start().await;
     members(client, &cloud, &[101]).await;
     let headers = format!("authorization={}", HEADER.replace(' ', "%20"));
