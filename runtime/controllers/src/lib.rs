@@ -40,7 +40,7 @@ pub use admission::{AdmissionMetrics, AdmissionOutcome, Ruling, ServiceAdmission
 pub use all_metrics::Metrics;
 pub use cluster::{
     ClusterController, ClusterControllerParts, ClusterMember, ClusterMetrics, ClusterNodes, ClusterRehearsal,
-    ClusterSettings,
+    ClusterSettings, told_of_service,
 };
 pub use cluster_addresses::{AddressClash, AddressSources, ClusterAddresses, Lookup, ReservedRange, ServiceRange};
 pub use explain::{

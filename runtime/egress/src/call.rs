@@ -19,6 +19,9 @@ pub struct CallScope {
     has_begun: AtomicBool,
     /// Whether a request of it was to change something in the cloud, and was not sent because this process may not.
     was_forbidden: AtomicBool,
+    /// How many more of these are told, and how many bytes of their bodies.
+    tells_left: AtomicUsize,
+    told_bytes_left: AtomicUsize,
     /// Whether it may not change the cloud: lookups, checks, plans.
     pub read_only: bool,
     /// Whether a Node may be deleted on its answer: then nothing is shared with others.
@@ -49,6 +52,10 @@ struct Seen {
 
 /// How many times what a call may be given is read for it: answers that broke off, or that are refused, cost the host as much as others.
 const READ_IN_VAIN: usize = 4;
+/// Most changes of a call that are told when they are not sent, as a number: whoever is told of one knows that more may follow.
+const MOST_TOLD: usize = 64;
+/// Most bytes of their bodies that are told, in sum. Whoever reads one as JSON needs many times its bytes.
+const MOST_TOLD_BYTES: usize = 64 << 10;
 /// Longest call that the clock is asked about.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -67,6 +74,8 @@ impl CallScope {
             class,
             has_begun: AtomicBool::new(false),
             was_forbidden: AtomicBool::new(false),
+            tells_left: AtomicUsize::new(MOST_TOLD),
+            told_bytes_left: AtomicUsize::new(MOST_TOLD_BYTES),
             read_only,
             proof,
             judges: false,
@@ -86,9 +95,15 @@ impl CallScope {
         self.was_forbidden.load(Ordering::Relaxed)
     }
 
-    /// Notes that a change of it was not sent, because this process may not change the cloud.
-    pub(crate) fn note_forbidden(&self) {
+    /// Notes that a change of it was not sent, because this process may not change the cloud. False when so many were told that this one is not.
+    pub(crate) fn notes_forbidden(&self) -> bool {
         self.was_forbidden.store(true, Ordering::Relaxed);
+        take(&self.tells_left, 1)
+    }
+
+    /// Counts the bytes of what is told of a change that was not sent. False when there were too many.
+    pub(crate) fn takes_told(&self, bytes: usize) -> bool {
+        take(&self.told_bytes_left, bytes)
     }
 
     /// How urgent its requests are. Whoever has begun to change something goes on with it: it must not stay half done because more

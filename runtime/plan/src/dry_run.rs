@@ -9,7 +9,10 @@ use std::hash::{Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_controllers::{ClusterAddresses, Node, ReflectorHandle, has_finalizer, is_load_balancer, is_uninitialized};
+use ccm_cloud::Cluster;
+use ccm_controllers::{
+    ClusterAddresses, Node, ReflectorHandle, has_finalizer, is_load_balancer, is_uninitialized, told_of_service,
+};
 use ccm_rollout::opened::Opened;
 use futures::future::select_all;
 use k8s_openapi::api::core::v1::Service;
@@ -21,7 +24,7 @@ use tokio::time::Instant;
 use tracing::instrument::WithSubscriber as _;
 use tracing::subscriber::NoSubscriber;
 
-use crate::agenda::{Agenda, Look, Waits};
+use crate::agenda::{Agenda, Look, Pace, Waits};
 use crate::api_server::read_only;
 use crate::journal::Journal;
 use crate::pending::Pending;
@@ -31,6 +34,10 @@ use crate::planner::{Controllers, PlanParts, Planner, Settings, name_of};
 const DEBOUNCE: Duration = Duration::from_secs(1);
 /// The same of Services after a change of Nodes: another manager then changes all load balancers.
 const NODES_DEBOUNCE: Duration = Duration::from_secs(5);
+/// From one look at the cluster as a whole to the next: as long as `run` gathers changes that do not end.
+const CLUSTER_PAUSE: Duration = Duration::from_secs(10);
+/// Services that are planned at the same time, as a number: so many wishes fit into a survey, and so many plans into memory.
+const SERVICES_AT_ONCE: usize = 500;
 
 /// When objects are looked at that have not changed.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +48,7 @@ pub struct Periods {
     pub nodes_again: (Duration, Duration),
     /// All Services; zero never looks at them without a change.
     pub services: Duration,
-    /// Services with a pending write.
+    /// Each Service with a pending write, and the least between looks at one that changes: from the shortest time to the longest.
     pub services_again: (Duration, Duration),
     /// Routes.
     pub routes: Duration,
@@ -166,6 +173,13 @@ async fn hear(
 ) {
     let (mut nodes, mut services) = (parts.nodes.subscribe(), parts.services.subscribe());
     let (node_store, service_store) = (parts.nodes.reader(), parts.services.reader());
+    // What is told of Services where somebody looks after the cluster as a whole.
+    let told = |service: &Service| {
+        let descriptor = |opened: &Opened| Cluster::descriptor(&*opened.provider);
+        told_of_service(service, (parts.providers)().iter().map(descriptor).collect())
+    };
+    let mut marks: HashMap<(String, String), u64> =
+        service_store.state().iter().map(|service| (name_of(service), told(service))).collect();
     loop {
         let now = Instant::now();
         let looks = tokio::select! {
@@ -185,7 +199,14 @@ async fn hear(
                 if !seen.service((namespace.clone(), name.clone()), service.as_deref()) {
                     continue;
                 }
-                vec![(Look::Service(namespace, name), DEBOUNCE), (Look::Cluster, DEBOUNCE)]
+                let key = (namespace.clone(), name.clone());
+                let mark = service.as_deref().map(told);
+                let before = match mark {
+                    Some(mark) => marks.insert(key, mark),
+                    None => marks.remove(&key),
+                };
+                let of_all = (before != mark).then_some((Look::Cluster, DEBOUNCE));
+                of_all.into_iter().chain([(Look::Service(namespace, name), DEBOUNCE)]).collect()
             }
             () = changed(&mut changes) => vec![
                 (Look::Nodes, DEBOUNCE),
@@ -222,10 +243,10 @@ async fn changed(receivers: &mut Vec<watch::Receiver<u64>>) {
 async fn work(parts: &DryRunParts, agenda: &Mutex<Agenda>, news: &Notify) {
     let Periods { nodes, nodes_again, services, services_again, routes, cluster } = parts.periods;
     let mut nodes_wait = Waits::between(nodes_again.0, nodes_again.1);
-    let mut services_wait = Waits::between(services_again.0, services_again.1);
+    let mut services_pace = Pace::between(services_again.0, services_again.1);
     let mut due = BTreeSet::from([Look::Nodes, Look::Services, Look::Routes, Look::Cluster]);
     loop {
-        Box::pin(look(parts, &due)).await;
+        let looked = Box::pin(look(parts, &due)).await;
         let now = Instant::now();
         {
             let mut agenda = agenda.lock();
@@ -241,13 +262,29 @@ async fn work(parts: &DryRunParts, agenda: &Mutex<Agenda>, news: &Notify) {
             {
                 agenda.by(Look::NodesAgain, now + wait);
             }
-            if due.iter().any(is_about_services)
-                && let Some(wait) = services_wait.until_next(parts.pending.names("Service").into_iter().collect())
-            {
-                agenda.by(Look::ServicesAgain, now + wait);
+            if !looked.is_empty() {
+                agenda.hold(Look::Services, now + services_again.0);
+            }
+            set_pace(&mut agenda, &mut services_pace, looked, &parts.pending.names("Service").into_iter().collect());
+            if due.contains(&Look::Cluster) {
+                agenda.hold(Look::Cluster, now + CLUSTER_PAUSE);
             }
         }
         due = next(agenda, news).await;
+    }
+}
+
+/// Has each of these Services, which were looked at now, wait for its own time, and those that are not settled be looked at then.
+fn set_pace(agenda: &mut Agenda, pace: &mut Pace, looked: Vec<(String, String)>, unsettled: &BTreeSet<String>) {
+    let now = Instant::now();
+    let names = looked.into_iter().map(|(namespace, name)| format!("{namespace}/{name}")).collect();
+    for (object, wait) in pace.looked(names, now) {
+        let Some((namespace, name)) = object.split_once('/') else { continue };
+        let look = Look::Service(namespace.to_owned(), name.to_owned());
+        agenda.hold(look.clone(), now + wait);
+        if unsettled.contains(&object) {
+            agenda.by(look, now + wait);
+        }
     }
 }
 
@@ -274,10 +311,6 @@ async fn next(agenda: &Mutex<Agenda>, news: &Notify) -> BTreeSet<Look> {
 
 const fn is_about_nodes(look: &Look) -> bool {
     matches!(look, Look::Node(_) | Look::Nodes | Look::NodesAgain)
-}
-
-const fn is_about_services(look: &Look) -> bool {
-    matches!(look, Look::Service(..) | Look::Services | Look::ServicesAgain)
 }
 
 /// Nodes that `run` would look at again soon.
@@ -315,7 +348,7 @@ fn services_of(parts: &DryRunParts, due: &BTreeSet<Look>) -> Vec<(String, String
         (is_due && (is_load_balancer(service) || has_finalizer(service))).then_some((namespace, name))
     };
     let mut names: BTreeSet<(String, String)> = store.state().iter().filter_map(|service| is_meant(service)).collect();
-    let all = due.contains(&Look::Services) || due.contains(&Look::ServicesAgain);
+    let all = due.contains(&Look::Services);
     let pending = pending.iter().filter_map(|name| name.split_once('/'));
     let pending = pending.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
     names.extend(
@@ -324,8 +357,8 @@ fn services_of(parts: &DryRunParts, due: &BTreeSet<Look>) -> Vec<(String, String
     names.into_iter().collect()
 }
 
-/// One look. The client is a new one each time: it answers with what was written before by itself.
-async fn look(parts: &DryRunParts, due: &BTreeSet<Look>) {
+/// One look. The client is a new one each time: it answers with what was written before by itself. Returns the Services that it was about.
+async fn look(parts: &DryRunParts, due: &BTreeSet<Look>) -> Vec<(String, String)> {
     let DryRunParts { client, journal, pending, providers, nodes, services, addresses, controllers, settings, .. } =
         parts;
     drop(journal.take());
@@ -348,8 +381,8 @@ async fn look(parts: &DryRunParts, due: &BTreeSet<Look>) {
         pending.looked(Box::pin(said(parts, planner.nodes(&names))).await, None);
     }
     let names = services_of(parts, due);
-    if !names.is_empty() {
-        pending.looked(said(parts, planner.services(&names)).await, None);
+    for some in names.chunks(SERVICES_AT_ONCE) {
+        pending.looked(said(parts, planner.services(some)).await, None);
     }
     if due.contains(&Look::Routes) {
         pending.looked(said(parts, planner.routes()).await, Some("Routes"));
@@ -357,6 +390,7 @@ async fn look(parts: &DryRunParts, due: &BTreeSet<Look>) {
     if due.contains(&Look::Cluster) {
         pending.looked(said(parts, planner.cluster()).await, Some("Cluster"));
     }
+    names
 }
 
 /// Does this, and says in the log what it says if that is wanted.

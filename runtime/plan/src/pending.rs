@@ -1,7 +1,9 @@
 //! What a dry run would write, as far as it knows by now: for the log, the status page, `explain` and the metrics.
 
-use std::collections::BTreeMap;
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::hash::{Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
@@ -17,6 +19,8 @@ use crate::report::{ObjectPlan, Write, plain};
 
 /// Most bytes of one write that are told; a body can be as long as a request.
 const MAX_TOLD: usize = 4_096;
+/// Most writes of one object that a look says in the log, as a number; the others are counted.
+const MAX_LINES: usize = 64;
 
 /// Changes with each write of anybody to an object, or is made up of the time: another value is no other write.
 const FLEETING: [&str; 5] =
@@ -57,9 +61,12 @@ impl PendingMetrics {
 /// A write that stays the same.
 #[derive(Debug, Clone, PartialEq)]
 struct Standing {
-    write: Write,
-    /// The same without what is fleeting.
-    lasting: Write,
+    /// Where it goes.
+    to: &'static str,
+    /// What it is, for people: the write itself may be large.
+    line: String,
+    /// Of the write without what is fleeting.
+    digest: u64,
     since: Timestamp,
 }
 
@@ -182,7 +189,7 @@ impl Pending {
         for kind in ["Node", "Service", "Routes", "Cluster"] {
             let of_kind = || objects.iter().filter(|(object, _)| object.kind == kind).map(|(_, known)| known);
             for to in ["cloud", "cluster", "note"] {
-                let writes = of_kind().flat_map(|known| &known.writes).filter(|one| one.write.parts().0 == to);
+                let writes = of_kind().flat_map(|known| &known.writes).filter(|one| one.to == to);
                 self.metrics.writes.get_or_create(&WriteLabels { kind, to }).set(number(writes.count()));
             }
             let unknown = of_kind().filter(|known| known.unknown.is_some()).count();
@@ -200,15 +207,24 @@ fn take(objects: &mut BTreeMap<Object, Known>, plan: ObjectPlan, now: Timestamp)
     let stays = unknown.is_some() && writes.is_empty();
     let (writes, more_may_follow) = match stays {
         true => (before.writes.clone(), before.more_may_follow),
-        false => (writes.into_iter().map(|write| Standing::of(write, &before, now)).collect(), more_may_follow),
+        false => (writes.iter().map(|write| Standing::of(write, &before, now)).collect(), more_may_follow),
     };
-    let is_in = |all: &[Standing], one: &Standing| all.iter().any(|other| other.lasting == one.lasting);
+    let without = |some: &[Standing], others: &[Standing]| -> Vec<String> {
+        let others: BTreeSet<u64> = others.iter().map(|other| other.digest).collect();
+        some.iter().filter(|one| !others.contains(&one.digest)).map(|one| one.line.clone()).collect()
+    };
     let decision = plain(&decision.unwrap_or_default());
-    for one in writes.iter().filter(|one| !is_in(&before.writes, one)) {
-        tracing::info!(%object, write = one.line(), decision, more_may_follow, "dry run: would be written");
+    let new = without(&writes, &before.writes);
+    for write in new.iter().take(MAX_LINES) {
+        tracing::info!(%object, write, decision, more_may_follow, "dry run: would be written");
     }
-    for one in before.writes.iter().filter(|one| !is_in(&writes, one)) {
-        tracing::info!(%object, write = one.line(), "dry run: would no longer be written");
+    let gone = without(&before.writes, &writes);
+    for write in gone.iter().take(MAX_LINES) {
+        tracing::info!(%object, write, "dry run: would no longer be written");
+    }
+    let more = [&new, &gone].map(|all| all.len().saturating_sub(MAX_LINES)).iter().sum::<usize>();
+    if more > 0 {
+        tracing::info!(%object, more, "dry run: there are more such writes than the log shows");
     }
     match (&before.unknown, &unknown) {
         (None, Some(why)) => tracing::warn!(%object, why = plain(why), "dry run: what would be written is not known"),
@@ -221,39 +237,31 @@ fn take(objects: &mut BTreeMap<Object, Known>, plan: ObjectPlan, now: Timestamp)
 }
 
 impl Standing {
-    fn of(write: Write, before: &Known, now: Timestamp) -> Self {
-        let lasting = write.with_body(lasting(write.parts().3));
-        let known = before.writes.iter().find(|known| known.lasting == lasting);
-        Self { since: known.map_or(now, |known| known.since), write, lasting }
-    }
-
-    fn line(&self) -> String {
-        let (to, method, path, body) = self.write.parts();
-        let mut line = plain(&format!("{to} {method} {path}"));
-        if !body.is_null() {
-            line = format!("{line} {body}");
-        }
-        if line.len() > MAX_TOLD {
-            line.truncate(line.floor_char_boundary(MAX_TOLD));
-            line.push('…');
-        }
-        line
+    fn of(write: &Write, before: &Known, now: Timestamp) -> Self {
+        let (to, method, path, body) = write.parts();
+        let mut hasher = DefaultHasher::new();
+        (to, method, &path, lasting(body).to_string()).hash(&mut hasher);
+        let digest = hasher.finish();
+        let known = before.writes.iter().find(|known| known.digest == digest);
+        Self { to, line: line(to, method, &path, body), digest, since: known.map_or(now, |known| known.since) }
     }
 
     fn told(&self, object: &Object) -> PendingWrite {
-        let is_change = !matches!(self.write, Write::Note { .. });
-        PendingWrite { object: object.to_string(), write: self.line(), since: self.since, is_change }
+        let is_change = self.to != "note";
+        PendingWrite { object: object.to_string(), write: self.line.clone(), since: self.since, is_change }
     }
 }
 
-impl Write {
-    /// The same with another body.
-    fn with_body(&self, new: Value) -> Self {
-        let mut this = self.clone();
-        let (Self::Cloud { body, .. } | Self::Cluster { body, .. } | Self::Note { body, .. }) = &mut this;
-        *body = new;
-        this
+fn line(to: &str, method: &str, path: &str, body: &Value) -> String {
+    let mut line = plain(&format!("{to} {method} {path}"));
+    if !body.is_null() {
+        line = format!("{line} {body}");
     }
+    if line.len() > MAX_TOLD {
+        line.truncate(line.floor_char_boundary(MAX_TOLD));
+        line.push('…');
+    }
+    line
 }
 
 /// A body without what is fleeting in it: also the tests of a JSON patch, which name the state that it is bound to.
@@ -273,7 +281,11 @@ fn lasting(body: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use serde_json::json;
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Metadata, Subscriber};
 
     use super::*;
 
@@ -294,6 +306,59 @@ mod tests {
 
     fn since(pending: &Pending) -> Vec<Timestamp> {
         pending.list().writes.iter().map(|write| write.since).collect()
+    }
+
+    #[test]
+    fn what_would_be_written_is_kept_as_its_line_and_a_write_that_differs_where_the_line_is_cut_is_another_one() {
+        let (pending, _) = pending();
+        let long = |end: &str| patch(json!({ "a": "x".repeat(MAX_TOLD), "b": end }));
+        pending.looked(vec![plan(vec![long("1")])], None);
+        let first = pending.list().writes;
+        pending.looked(vec![plan(vec![long("1")])], None);
+        assert_eq!(pending.list().writes, first);
+        pending.looked(vec![plan(vec![long("2")])], None);
+        let second = pending.list().writes;
+        assert!(second[0].write == first[0].write && second[0].since > first[0].since, "{second:?}");
+    }
+
+    /// Counts the lines of the log.
+    struct Lines(Arc<AtomicUsize>);
+
+    impl Subscriber for Lines {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+        fn event(&self, _: &Event<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn enter(&self, _: &Id) {}
+
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[test]
+    fn a_look_says_no_more_writes_of_an_object_than_people_read_and_counts_all() {
+        let lines: Arc<AtomicUsize> = Arc::default();
+        let _guard = tracing::subscriber::set_default(Lines(Arc::clone(&lines)));
+        let (pending, _) = pending();
+        let many = |count: usize| plan((0..count).map(|n| patch(json!(n))).collect());
+        for (count, said) in
+            [(MAX_LINES, MAX_LINES), (0, MAX_LINES), (MAX_LINES + 100, MAX_LINES + 1), (0, MAX_LINES + 1)]
+        {
+            lines.store(0, Ordering::Relaxed);
+            pending.looked(vec![many(count)], None);
+            assert_eq!((lines.load(Ordering::Relaxed), pending.list().writes.len()), (said, count));
+        }
     }
 
     /// `since` is the time of the log line.

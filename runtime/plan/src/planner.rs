@@ -225,7 +225,7 @@ impl Planner {
             return vec![];
         }
         let journal = &self.parts.journal;
-        let controller = Box::pin(self.service_controller().rehearsal()).await;
+        let controller = Box::pin(self.service_controller().rehearsal(names)).await;
         let mut planned = vec![];
         for (namespace, name) in names {
             drop(journal.take());

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use percent_encoding::percent_decode_str;
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use reqwest::{Certificate, StatusCode};
 use tokio::sync::mpsc;
@@ -22,6 +23,8 @@ const RETRIES: [Duration; 4] =
 const MOST_ANSWER: usize = 64 << 10;
 /// Most characters of what the collector says that are logged.
 const MOST_SAID: usize = 256;
+/// Shortest part of a header that is taken for a secret, in bytes.
+const SHORTEST_SECRET: usize = 4;
 
 /// Sends spans. Owns the end of the queue.
 pub struct Sender {
@@ -162,6 +165,7 @@ impl Sender {
             return;
         }
         self.away_since = Some(self.lost());
+        let why = self.without_secrets(why);
         let why: String =
             why.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(MOST_SAID).collect();
         tracing::warn!(
@@ -169,6 +173,27 @@ impl Sender {
             "the collector does not take traces: {why}; the host goes on, and loses spans when {} wait (ccm_trace_spans_total)",
             self.settings.queue
         );
+    }
+
+    /// What the collector says may repeat what it was sent: the headers, and what the client makes of a user and a password.
+    fn without_secrets(&self, said: &str) -> String {
+        let Settings { endpoint, headers, .. } = &self.settings;
+        let request = self.client.post(endpoint.clone()).headers(headers.clone()).build();
+        let mut secrets: Vec<String> = vec![];
+        for value in request.iter().flat_map(|request| request.headers().values()).filter(|value| value.is_sensitive())
+        {
+            let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+            // Such as the token after `Bearer`.
+            secrets.extend(value.split_whitespace().last().map(ToOwned::to_owned));
+            secrets.push(value);
+        }
+        // Some collectors take a token as the user.
+        let password = endpoint.password().unwrap_or_else(|| endpoint.username());
+        secrets.extend([password.to_owned(), percent_decode_str(password).decode_utf8_lossy().into_owned()]);
+        secrets.retain(|secret| secret.len() >= SHORTEST_SECRET);
+        // A secret may begin with another one.
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        secrets.iter().fold(said.to_owned(), |said, secret| said.replace(secret, "(a header)"))
     }
 
     fn taken(&mut self) {

@@ -1,6 +1,7 @@
 //! The variables of OpenTelemetry's specification, as far as they are about traces. An empty one counts as not set.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 const DEFAULT_ENDPOINT: &str = "http://localhost:4318";
 /// What the path of OTEL_EXPORTER_OTLP_ENDPOINT goes on with.
 const TRACES_PATH: &str = "/v1/traces";
+/// Most spans that may be told to wait: room for each is made when the host starts to count.
+const MOST_SPANS: usize = 1 << 20;
 
 /// Where spans go, and how. No `Debug`: the headers are mostly a secret.
 pub struct Settings {
@@ -72,23 +75,32 @@ impl Settings {
             let Some(value) = variable(name) else { return Ok(NonZeroUsize::MIN.saturating_add(default - 1)) };
             value.parse().with_context(|| format!("{name}: {value:?} is no number of spans"))
         };
+        let queue = spans("OTEL_BSP_MAX_QUEUE_SIZE", 2048)?;
+        ensure!(queue.get() <= MOST_SPANS, "OTEL_BSP_MAX_QUEUE_SIZE: {queue} is more than {MOST_SPANS} spans");
         let attributes = "OTEL_RESOURCE_ATTRIBUTES";
         let attributes = variable(attributes).map(|value| resource(&value).context(attributes)).transpose()?;
         let mut resource = attributes.unwrap_or_default();
         resource.extend(variable("OTEL_SERVICE_NAME").map(|name| ("service.name".to_owned(), name)));
+        let (of_traces, of_all) =
+            (variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), variable("OTEL_EXPORTER_OTLP_ENDPOINT"));
+        let is_given = of_traces.is_some() || of_all.is_some();
+        let (place, endpoint) = endpoint(of_traces, of_all)?;
+        let given = either("HEADERS");
+        if given.is_some() || !endpoint.username().is_empty() || endpoint.password().is_some() {
+            let secret = given.as_ref().map_or("user and password", |(name, _)| name.as_str());
+            let is_safe = endpoint.scheme() == "https" || (is_given && is_loopback(&endpoint));
+            ensure!(
+                is_safe,
+                "{place}: {secret} would be sent in clear, or to whoever listens on the default port; name a collector with https://, or one on a loopback address"
+            );
+        }
         Ok(Some(Self {
-            endpoint: endpoint(
-                variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"),
-                variable("OTEL_EXPORTER_OTLP_ENDPOINT"),
-            )?,
-            headers: either("HEADERS")
-                .map(|(name, value)| headers(&value).context(name))
-                .transpose()?
-                .unwrap_or_default(),
+            endpoint,
+            headers: given.map(|(name, value)| headers(&value).context(name)).transpose()?.unwrap_or_default(),
             certificate: either("CERTIFICATE").map(|(_, file)| file),
             timeout: timeout.unwrap_or(Duration::from_secs(10)),
             delay: delay.unwrap_or(Duration::from_secs(5)),
-            queue: spans("OTEL_BSP_MAX_QUEUE_SIZE", 2048)?,
+            queue,
             batch: spans("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 512)?,
             resource,
             share: share(variable("OTEL_TRACES_SAMPLER"), variable("OTEL_TRACES_SAMPLER_ARG"))?,
@@ -102,19 +114,26 @@ impl Settings {
     }
 }
 
-/// The specification names two variables; the one of traces is taken as it is.
-fn endpoint(of_traces: Option<String>, of_all: Option<String>) -> Result<Url> {
+/// The specification names two variables; the one of traces is taken as it is. Returns which one it is as well.
+fn endpoint(of_traces: Option<String>, of_all: Option<String>) -> Result<(&'static str, Url)> {
     let (name, text) = match (of_traces, of_all) {
         (Some(url), _) => ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", url),
         (None, Some(base)) => ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("{}{TRACES_PATH}", base.trim_end_matches('/'))),
-        (None, None) => ("", format!("{DEFAULT_ENDPOINT}{TRACES_PATH}")),
+        (None, None) => ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("{DEFAULT_ENDPOINT}{TRACES_PATH}")),
     };
-    let url: Url = text.parse().with_context(|| name.to_owned())?;
+    let url: Url = text.parse().context(name)?;
     ensure!(
         matches!(url.scheme(), "http" | "https") && url.has_host(),
         "{name} is no URL with http:// or https://, such as {DEFAULT_ENDPOINT}"
     );
-    Ok(url)
+    Ok((name, url))
+}
+
+/// Whether what is sent there stays on the node.
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse();
+    host == "localhost" || address.is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 /// `name=value,name=value`, values percent-encoded. No error repeats a value.

@@ -23,6 +23,8 @@ use super::*;
 use crate::layer::{Kind, Place, SpanData, Value};
 use crate::metrics::Outcome;
 
+mod secrets;
+
 fn settings(variables: &[(&str, &str)]) -> anyhow::Result<Option<Settings>> {
     let variables: BTreeMap<String, String> =
         variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -36,10 +38,10 @@ fn the_variables_of_the_specification_say_where_spans_go() {
     assert_eq!(given(&[("OTEL_EXPORTER_OTLP_ENDPOINT", " ")]).endpoint.as_str(), "http://localhost:4318/v1/traces");
     let base = ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://c.example/otlp/");
     assert_eq!(given(&[base]).endpoint.as_str(), "https://c.example/otlp/v1/traces");
-    let of_traces = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://u:pw@t.example:1/x?k=v");
+    let of_traces = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://u:pw@t.example:1/x?k=v");
     let both = given(&[base, of_traces]);
-    assert_eq!((both.endpoint.as_str(), both.shown().as_str()), (of_traces.1, "http://t.example:1/x"));
-    let headers = [("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20a%3Db, x-scope=2=3,")];
+    assert_eq!((both.endpoint.as_str(), both.shown().as_str()), (of_traces.1, "https://t.example:1/x"));
+    let headers = [base, ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20a%3Db, x-scope=2=3,")];
     let headers = given(&headers).headers;
     assert_eq!((headers["authorization"].as_bytes(), headers["x-scope"].as_bytes()), (&b"Bearer a=b"[..], &b"2=3"[..]));
     assert!(headers.values().all(reqwest::header::HeaderValue::is_sensitive));
@@ -67,6 +69,8 @@ fn the_variables_of_the_specification_say_where_spans_go() {
     }
 }
 
+const COLLECTOR: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://c.example");
+
 #[test]
 fn a_variable_that_cannot_be_used_is_named_and_a_secret_is_not_shown() {
     let cases: &[(&[(&str, &str)], &str)] = &[
@@ -80,10 +84,18 @@ fn a_variable_that_cannot_be_used_is_named_and_a_secret_is_not_shown() {
             "OTEL_TRACES_SAMPLER_ARG: \"1.5\" is no number from 0 to 1",
         ),
         (&[("OTEL_BSP_MAX_QUEUE_SIZE", "0")], "OTEL_BSP_MAX_QUEUE_SIZE: \"0\""),
+        (&[("OTEL_BSP_MAX_QUEUE_SIZE", "1048577")], "OTEL_BSP_MAX_QUEUE_SIZE: 1048577 is more than 1048576 spans"),
+        (&[("OTEL_BSP_MAX_QUEUE_SIZE", "18446744073709551615")], "OTEL_BSP_MAX_QUEUE_SIZE: 18446744073709551615"),
         (&[("OTEL_BSP_SCHEDULE_DELAY", "5s")], "OTEL_BSP_SCHEDULE_DELAY: \"5s\" is no number of milliseconds"),
-        (&[("OTEL_EXPORTER_OTLP_HEADERS", "a=1,Geheimnis")], "OTEL_EXPORTER_OTLP_HEADERS: header 2 is not NAME=VALUE"),
-        (&[("OTEL_EXPORTER_OTLP_HEADERS", "a b=Geheimnis")], "OTEL_EXPORTER_OTLP_HEADERS: header 1 is not NAME=VALUE"),
-        (&[("OTEL_EXPORTER_OTLP_HEADERS", "a=Geheimnis%0A")], "header 1 is not NAME=VALUE"),
+        (
+            &[COLLECTOR, ("OTEL_EXPORTER_OTLP_HEADERS", "a=1,Geheimnis")],
+            "OTEL_EXPORTER_OTLP_HEADERS: header 2 is not NAME=VALUE",
+        ),
+        (
+            &[COLLECTOR, ("OTEL_EXPORTER_OTLP_HEADERS", "a b=Geheimnis")],
+            "OTEL_EXPORTER_OTLP_HEADERS: header 1 is not NAME=VALUE",
+        ),
+        (&[COLLECTOR, ("OTEL_EXPORTER_OTLP_HEADERS", "a=Geheimnis%0A")], "header 1 is not NAME=VALUE"),
     ];
     for (variables, wanted) in cases {
         let error = settings(variables).err().unwrap_or_else(|| panic!("{variables:?} is taken"));

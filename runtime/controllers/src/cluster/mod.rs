@@ -33,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 pub use metrics::ClusterMetrics;
 pub use rehearsal::ClusterRehearsal;
 pub use settings::{ClusterNodes, ClusterSettings};
+pub use wake::told_of_service;
 
 use crate::metrics::QueueMetrics;
 use crate::queue::{self, GivenUp};

@@ -70,6 +70,12 @@ fn node_mark(node: &Node, declared: &Declared) -> u64 {
     mark(&told)
 }
 
+/// Another mark means that one of the providers, which describe themselves so, is told another thing of a Service.
+#[must_use]
+pub fn told_of_service(service: &Service, providers: Vec<Arc<Descriptor>>) -> u64 {
+    service_mark(service, &Declared(providers))
+}
+
 fn service_mark(service: &Service, declared: &Declared) -> u64 {
     // What is wrong with it is told as well, see `Syncer::services`.
     let (mut told, wrong) = cloud_service(service);

@@ -1,6 +1,6 @@
 //! The work on one Service, for a plan.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -30,18 +30,19 @@ pub struct ServiceRehearsal {
 }
 
 impl ServiceController {
-    /// Takes the Nodes that there are, and compares the Services with the cloud, as at the start of a process. Rehearses from then on. Both
-    /// stores must be complete.
-    pub async fn rehearsal(self) -> ServiceRehearsal {
+    /// Takes the Nodes that there are, and compares these Services, by namespace and name, with the cloud, as at the start of a process. They
+    /// can be rehearsed from then on. Both stores must be complete.
+    pub async fn rehearsal(self, names: &[(String, String)]) -> ServiceRehearsal {
         let Self { syncer, sources, .. } = self;
         syncer.backends.replace(Backends::select(&sources.nodes.state()));
-        ServiceRehearsal::of(syncer).await
+        ServiceRehearsal::of(syncer, names).await
     }
 }
 
 impl ServiceRehearsal {
-    pub(super) async fn of(syncer: Arc<Syncer>) -> Self {
-        let surveyed = syncer.members.keys().map(|member| verify::seen(&syncer, *member));
+    pub(super) async fn of(syncer: Arc<Syncer>, names: &[(String, String)]) -> Self {
+        let asked: HashSet<Key> = names.iter().map(|(namespace, name)| Key::new(name).within(namespace)).collect();
+        let surveyed = syncer.members.keys().map(|member| verify::seen(&syncer, *member, |key| asked.contains(key)));
         let unseen = join_all(surveyed).await.into_iter().flatten().collect();
         Self { syncer, unseen }
     }

@@ -39,7 +39,7 @@ pub(super) async fn at_start(syncer: &Syncer) {
         let begun = Instant::now();
         let Some(provider) = syncer.provider(member) else { return };
         let name = &provider.descriptor.name;
-        let due = match timeout(limit, survey(syncer, &provider, is_old)).await {
+        let due = match timeout(limit, survey(syncer, &provider, everybody, is_old)).await {
             Ok(surveyed) if surveyed.compared.is_complete() => {
                 note(syncer, member);
                 None
@@ -66,14 +66,15 @@ fn is_old(job: &Job) -> bool {
     has_finalizer(&job.service) || Record::of(&job.service).is_some() || !job.view.ingress.is_empty()
 }
 
-/// The comparison at the start, for a plan: notes what differs, however long that takes. Returns the Services of which nobody knows how they
-/// stand, with why.
-pub(super) async fn seen(syncer: &Syncer, member: usize) -> Vec<(Key, String)> {
+/// The comparison at the start, for a plan of Services that are `among` all: notes what differs, however long that takes. Returns the Services
+/// of which nobody knows how they stand, with why.
+pub(super) async fn seen(syncer: &Syncer, member: usize, among: impl Fn(&Key) -> bool) -> Vec<(Key, String)> {
     let Some(provider) = syncer.provider(member) else { return vec![] };
     if surveys(syncer, member) {
-        return survey(syncer, &provider, is_old).await.unknown;
+        return survey(syncer, &provider, among, is_old).await.unknown;
     }
-    let keys: Vec<Key> = jobs(syncer, &provider).filter(|(_, job)| is_compared(job)).map(|(key, _)| key).collect();
+    let compared = jobs(syncer, &provider).filter(|(key, job)| among(key) && is_compared(job));
+    let keys: Vec<Key> = compared.map(|(key, _)| key).collect();
     let mut unknown = vec![];
     for key in keys {
         if let Err(failure) = differs(syncer, &key, member).await {
@@ -98,7 +99,7 @@ async fn verify(syncer: &Syncer, member: usize, queue: &mpsc::Sender<Key>) {
         // Only the start is made up for.
         if due == Some(Due::Now) {
             let Some(provider) = syncer.provider(member) else { return };
-            let surveyed = survey(syncer, &provider, is_compared).await;
+            let surveyed = survey(syncer, &provider, everybody, is_compared).await;
             if surveyed.compared.is_complete() {
                 note(syncer, member);
             }
@@ -128,7 +129,7 @@ async fn verify(syncer: &Syncer, member: usize, queue: &mpsc::Sender<Key>) {
         if surveys(syncer, member) {
             wait(pause).await;
             let Some(provider) = syncer.provider(member) else { return };
-            let surveyed = survey(syncer, &provider, is_compared).await;
+            let surveyed = survey(syncer, &provider, everybody, is_compared).await;
             compared = surveyed.compared;
             if compared.is_complete() {
                 (delays, pause) = (retries.build(), period);
@@ -236,10 +237,19 @@ struct Surveyed {
     unknown: Vec<(Key, String)>,
 }
 
-/// Surveys the Services of a provider that are `asked` about.
-async fn survey(syncer: &Syncer, provider: &Arc<Provider>, asked: impl Fn(&Job) -> bool) -> Surveyed {
+const fn everybody(_: &Key) -> bool {
+    true
+}
+
+/// Surveys the Services of a provider that are `among` those that matter, and `asked` about.
+async fn survey(
+    syncer: &Syncer,
+    provider: &Arc<Provider>,
+    among: impl Fn(&Key) -> bool,
+    asked: impl Fn(&Job) -> bool,
+) -> Surveyed {
     let mut surveyed = Surveyed { found: vec![], compared: Compared::default(), unknown: vec![] };
-    let offers = jobs(syncer, provider).filter(|(_, job)| job.is_undecided);
+    let offers = jobs(syncer, provider).filter(|(key, job)| among(key) && job.is_undecided);
     let offers = offers.map(|(key, job)| (key, job.service)).collect();
     // Whose load balancer is not known is not compared.
     let undecided = syncer.decide_all(offers, provider).await;
@@ -250,7 +260,7 @@ async fn survey(syncer: &Syncer, provider: &Arc<Provider>, asked: impl Fn(&Job) 
     let indexes: Vec<u32> = (0..).take(backends.list.len()).collect();
     let chunk = (MAX_INDEXES / indexes.len().max(1)).clamp(1, syncer.settings.survey_size.get());
     let is_asked = |job: &Job| asked(job) && !job.is_undecided && Arc::ptr_eq(&job.backends, &backends);
-    let mut jobs: Vec<(Key, Job)> = jobs(syncer, provider).filter(|(_, job)| is_asked(job)).collect();
+    let mut jobs: Vec<(Key, Job)> = jobs(syncer, provider).filter(|(key, job)| among(key) && is_asked(job)).collect();
     while !jobs.is_empty() {
         let some = jobs.split_off(jobs.len().saturating_sub(chunk));
         let wish = |(_, job): &(Key, Job)| Wish { service: job.view.clone(), backends: indexes.clone() };

@@ -15,6 +15,8 @@ use crate::explain::leader::{client_of, page};
 
 /// Where the figures are.
 const METRICS: &str = "/metrics";
+/// So many hosts are asked whether they lead.
+const ASKED: usize = 3;
 /// Less than this part of what the cloud allows is too little: that of the alert WasmCCMCloudBudgetExhausted.
 const LOW: f64 = 0.05;
 
@@ -74,21 +76,37 @@ impl Judge<'_> {
         let hold =
             hold.map_err(|why| not_known(why, "give a kubeconfig that may read the Lease, or --address".to_owned()))?;
         let holder = hold.map(|hold| hold.holder).unwrap_or_default();
-        let Some(pod) = pods.iter().find(|pod| is_host(pod) && may_hold(pod, &holder)) else {
-            let fix = "say with --address where the health port of the leader is, such as https://127.0.0.1:10258";
-            return Err(usual(format!("the leader is no pod in {namespace}"), fix.to_owned()));
-        };
-        let (pod, port) = (pod.name_any(), port(pod));
-        let path = format!("/api/v1/namespaces/{namespace}/pods/https:{pod}:{port}/proxy{METRICS}");
-        let place = format!("pod {namespace}/{pod}");
-        let text = page(client, &path, Some((client, namespace))).await.map_err(|why| {
-            let fix = format!(
-                "`kubectl -n {namespace} port-forward {pod} {port}`, and in another terminal doctor with --address=https://127.0.0.1:{port}"
-            );
-            usual(format!("{place}: {why}"), fix)
-        })?;
-        Ok((place, String::from_utf8_lossy(&text).into_owned()))
+        let mut tried = vec![];
+        // In the host network, those of one node cannot be told apart before they have answered: one may be a dry run.
+        for pod in pods.iter().filter(|pod| is_host(pod) && may_hold(pod, &holder)).take(ASKED) {
+            let (pod, port) = (pod.name_any(), port(pod));
+            let path = format!("/api/v1/namespaces/{namespace}/pods/https:{pod}:{port}/proxy{METRICS}");
+            let place = format!("pod {namespace}/{pod}");
+            let page = page(client, &path, Some((client, namespace))).await;
+            match page.map(|text| String::from_utf8_lossy(&text).into_owned()) {
+                Ok(text) if leads(&text, &peers.lease) => return Ok((place, text)),
+                Ok(_) => tried.push((format!("{place} does not lead"), None)),
+                Err(why) => {
+                    let fix = format!(
+                        "`kubectl -n {namespace} port-forward {pod} {port}`, and in another terminal doctor with --address=https://127.0.0.1:{port}"
+                    );
+                    tried.push((format!("{place}: {why}"), Some(fix)));
+                }
+            }
+        }
+        let fix = tried.iter_mut().find_map(|(_, fix)| fix.take()).unwrap_or_else(|| {
+            "say with --address where the health port of the leader is, such as https://127.0.0.1:10258".to_owned()
+        });
+        let tried: Vec<String> = tried.into_iter().map(|(why, _)| why).collect();
+        let nobody = || format!("the leader is no pod in {namespace}");
+        Err(usual(if tried.is_empty() { nobody() } else { tried.join("; ") }, fix))
     }
+}
+
+/// Whether the host with these figures leads under this Lease.
+fn leads(text: &str, lease: &str) -> bool {
+    let leads = format!("leader_election_master_status{{name=\"{lease}\"}} 1");
+    text.lines().any(|line| line == leads)
 }
 
 /// What is known of one endpoint.
@@ -167,7 +185,60 @@ fn read(text: &str) -> BTreeMap<(String, String), Left> {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+
     use super::*;
+
+    /// An API server whose Lease n1 holds, and the metrics of the hosts there by the names of their pods.
+    fn server(pages: &'static [(&'static str, &'static str)]) -> Client {
+        let service = tower::service_fn(move |request: Request<Body>| async move {
+            let path = request.uri().path();
+            let page = pages.iter().find(|(pod, _)| path.contains(&format!("/pods/https:{pod}:")));
+            let (code, body) = match page {
+                Some((_, page)) => (200, (*page).to_owned()),
+                None if path.ends_with("/leases/ccm") => {
+                    let lease = json!({ "metadata": { "name": "ccm" }, "spec": { "holderIdentity": "n1_1" } });
+                    (200, lease.to_string())
+                }
+                None => (404, json!({ "code": 404, "message": path }).to_string()),
+            };
+            Ok::<_, Infallible>(Response::builder().status(code).body(Body::from(body.into_bytes())).unwrap())
+        });
+        Client::new(service, "default")
+    }
+
+    async fn asked(pages: &'static [(&'static str, &'static str)]) -> Result<(String, String), String> {
+        let pod = |(name, _): &(&str, &str)| -> Pod {
+            let labels: Value = json!({ "app.kubernetes.io/name": "wasm-ccm" });
+            serde_json::from_value(json!({ "metadata": { "name": name, "labels": labels }, "spec": { "nodeName": "n1", "containers": [] } }))
+                .unwrap()
+        };
+        let pods: Vec<Pod> = pages.iter().map(pod).collect();
+        let peers = PeerSettings { namespace: "kube-system".to_owned(), lease: "ccm".to_owned(), identity: None };
+        let client = server(pages);
+        let judge = Judge { client: &client, peers: &peers, pods: Ok(&pods), led: Led::Yes, address: None };
+        judge.figures().await.map_err(|silence| silence.why)
+    }
+
+    /// One beside the leader asks the cloud with another credential, or not at all.
+    #[tokio::test]
+    async fn of_the_hosts_on_the_node_of_the_leader_only_that_one_is_believed() {
+        let leader = "leader_election_master_status{name=\"ccm\"} 1\nccm_x 1\n";
+        let found =
+            asked(&[("dry-run", "ccm_x 9\n"), ("leader", "leader_election_master_status{name=\"ccm\"} 1\nccm_x 1\n")]);
+        assert_eq!(found.await, Ok(("pod kube-system/leader".to_owned(), leader.to_owned())));
+        let others = asked(&[
+            ("stands-by", "leader_election_master_status{name=\"ccm\"} 0\n"),
+            ("of-another-lease", "leader_election_master_status{name=\"other\"} 1\n"),
+        ]);
+        let told = "pod kube-system/stands-by does not lead; pod kube-system/of-another-lease does not lead";
+        assert_eq!(others.await, Err(told.to_owned()));
+        assert_eq!(asked(&[]).await, Err("the leader is no pod in kube-system".to_owned()));
+    }
 
     fn told(figures: &[(&str, &str)]) -> Vec<String> {
         let line =

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::manager::Manager;
+use crate::plain::one_line;
 
 /// What is done together. The order is that of the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -93,19 +94,22 @@ impl Remains {
         &self.manager
     }
 
+    /// Texts come from the cluster: each is made one line, as is what could not be read, and each note.
     pub(super) fn add(&mut self, step: Step, item: Item) {
         if let Some(part) = self.steps.iter_mut().find(|part| part.step == step) {
-            part.items.push(item);
+            let Item { object, found, command } = item;
+            let [object, found, command] = [object, found, command].map(|text| one_line(&text));
+            part.items.push(Item { object, found, command });
             self.left += 1;
         }
     }
 
     pub(super) fn unread(&mut self, what: String) {
-        self.unread.push(what);
+        self.unread.push(one_line(&what));
     }
 
     pub(super) fn note(&mut self, note: String) {
-        self.notes.push(note);
+        self.notes.push(one_line(&note));
     }
 
     /// Whether anything would be left.
@@ -193,6 +197,18 @@ mod tests {
         assert_eq!(lines.len(), begins.len(), "{text}");
         assert!(lines.iter().zip(begins).all(|(line, begin)| line.starts_with(begin)), "{text}");
         assert!(remains.is_any_left() && remains.is_any_unread());
+    }
+
+    #[test]
+    fn no_text_of_the_cluster_makes_a_line_or_moves_the_terminal() {
+        let bad = "x\n   Role y: found\r\u{1b}[2J";
+        let mut remains = Remains::new(Manager::Nobody);
+        remains.add(Step::Lease, Item { object: bad.to_owned(), found: bad.to_owned(), command: bad.to_owned() });
+        remains.unread(bad.to_owned());
+        remains.note(bad.to_owned());
+        let text = remains.text();
+        assert!(!text.contains(['\u{1b}', '\r']) && !text.lines().any(|line| line.starts_with("   Role")), "{text:?}");
+        assert_eq!(text.lines().count(), 7, "{text:?}");
     }
 
     #[test]

@@ -11,9 +11,13 @@ use crate::rehearsal::Rehearsed;
 use crate::service::ServiceRehearsal;
 use crate::testing::Version;
 
+fn named(names: &[&str]) -> Vec<(String, String)> {
+    names.iter().map(|name| ("default".to_owned(), (*name).to_owned())).collect()
+}
+
 /// What a plan says of a Service that nobody keeps anything from.
 async fn rehearsed(bench: &Bench, name: &str) -> Rehearsed {
-    let rehearsal = ServiceRehearsal::of(Arc::clone(&bench.syncer)).await;
+    let rehearsal = ServiceRehearsal::of(Arc::clone(&bench.syncer), &named(&[name])).await;
     rehearsal.rehearse("default", name, &CancellationToken::new()).await
 }
 
@@ -46,6 +50,17 @@ async fn what_differs_at_the_cloud_is_found_with_a_survey_and_without() {
         let told = rehearsed(&bench, "a").await;
         let missing = "ensure the load balancer with fake: the cloud has no such load balancer any more";
         assert_eq!(told, Rehearsed::decided(missing));
+    }
+}
+
+/// A dry run once asked about each load balancer of the account whenever somebody changed one Service.
+#[tokio::test(start_paused = true)]
+async fn the_cloud_is_asked_about_those_that_are_planned_alone() {
+    for (cloud, asked) in [(FakeBalancers::default(), ["get b"]), (surveying(), ["survey 1"])] {
+        let mut bench = three(cloud).await.restart();
+        bench.catch_up();
+        rehearsed(&bench, "b").await;
+        assert_eq!(bench.cloud.take_calls(), asked);
     }
 }
 
@@ -102,7 +117,7 @@ async fn with_another_revision_of_the_provider_all_are_ensured_again_or_wait_and
         let mut bench = bench.restart();
         bench.catch_up();
         bench.cloud.exchange(Version { component: "2".into(), revision: "2".into(), ..Version::default() });
-        let rehearsal = ServiceRehearsal::of(Arc::clone(&bench.syncer)).await;
+        let rehearsal = ServiceRehearsal::of(Arc::clone(&bench.syncer), &named(&["a", "b", "c"])).await;
         for name in ["a", "b", "c"] {
             let told = rehearsal.rehearse("default", name, &CancellationToken::new()).await;
             assert_eq!(told, Rehearsed { decision: Some(decision.clone()), unknown: unknown.clone() }, "{name}");
@@ -149,7 +164,7 @@ async fn a_service_on_which_the_work_does_not_end_is_not_known() {
     let taken = |bench: &Bench| bench.syncer.members[&0].provider.load_balancers().configuration();
     let stopped = CancellationToken::new();
     stopped.cancel();
-    let rehearsal = ServiceRehearsal::of(Arc::clone(&bench.syncer)).await;
+    let rehearsal = ServiceRehearsal::of(Arc::clone(&bench.syncer), &named(&["web"])).await;
     let before: usize = taken(&bench).parse().unwrap();
     rehearsal.rehearse("default", "web", &stopped).await;
     let once = taken(&bench).parse::<usize>().unwrap() - before;

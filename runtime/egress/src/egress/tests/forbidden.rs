@@ -83,6 +83,32 @@ async fn what_a_call_asks_for_after_a_refusal_is_told_from_what_it_asked_for_tog
     assert_eq!(told(&forbids), wanted.map(|(what, after)| (what.to_owned(), after)));
 }
 
+/// 2,000 bodies of 1 MiB, each many times larger as JSON, once took all memory of a dry run.
+#[tokio::test]
+async fn of_many_and_large_changes_of_a_call_no_more_is_told_than_people_read() {
+    let (rig, forbids) = rig();
+    let with_body = |body: String| Request { body: vec![Part::Bytes(body.into_bytes())], ..change(Method::Post, "/a") };
+    let all = CallScope::new(Class::Write, false, false, None, 2_000, 1 << 20);
+    let answers = rig.egress.send_all((0..2_000).map(|n| with_body(format!("[{n}]"))).collect(), &all).await;
+    assert!(answers.len() == 2_000 && answers.iter().all(Result::is_err));
+    let told = std::mem::take(&mut *forbids.0.lock());
+    let bodies: Vec<&str> = told.iter().map(|one| one.body.as_str()).collect();
+    assert_eq!((told.len(), bodies[0], bodies[63]), (64, "[0]", "[63]"));
+
+    let long = |end: &str| with_body(format!("[{}{end}]", "{\"a\":0},".repeat(8 << 10)));
+    let some = vec![with_body("[]".to_owned()), long("1"), long("2"), with_body("{}".to_owned())];
+    rig.egress.send_all(some, &call()).await;
+    let told = std::mem::take(&mut *forbids.0.lock());
+    let [first, one, other, last] = &told[..] else { panic!("{told:?}") };
+    assert_eq!((first.body.as_str(), last.body.as_str()), ("[]", "{}"), "what is small has room beside what is large");
+    assert!(one.body.starts_with("[{\"a\":0},") && one.body.contains("… (65539 bytes, SHA-256 "), "{}", one.body);
+    assert!(one.body.len() < 5 << 10 && one.body != other.body);
+    rig.egress.send_all((0..64).map(|n| long(&n.to_string())).collect(), &call()).await;
+    let told = std::mem::take(&mut *forbids.0.lock());
+    let bytes: usize = told.iter().map(|one| one.body.len()).sum();
+    assert!(told.len() == 64 && bytes < (64 << 10) + 64 * 64, "{bytes} bytes");
+}
+
 /// Else a plan would show what no host ever sends.
 #[tokio::test]
 async fn what_another_wall_stops_is_not_told() {

@@ -5,6 +5,9 @@ use std::process::Command;
 use ccm_cluster::{NodeFixture, Settings, ensure_binaries};
 use ccm_e2e::host::until;
 use ccm_e2e::manifest;
+use k8s_openapi::api::rbac::v1::Role;
+use kube::Api;
+use kube::api::PostParams;
 use serde_json::{Value, json};
 
 use super::overlay::{Manifests, start};
@@ -210,5 +213,30 @@ async fn it_changes_nothing_itself_and_says_what_it_could_not_read() {
         "whether a host runs",
     ] {
         assert!(text.contains(&format!("not known: {list}: ")), "{list}: {text}");
+    }
+}
+
+/// The API server takes names of roles with all but `/` and `%` in them, and objects of our names from everybody who may make them.
+#[tokio::test]
+async fn who_may_make_one_object_puts_no_command_into_an_administrators_shell() {
+    let stage = Stage::bare(apart(Settings::default())).await;
+    let client = stage.client();
+    let role = |name: &str| -> Role { serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap() };
+    let roles = Api::<Role>::namespaced(client.clone(), "default");
+    for name in ["wasm-ccm-x;touch owned;#", "wasm-ccm-x\nhelm uninstall cilium"] {
+        roles.create(&PostParams::default(), &role(name)).await.unwrap();
+    }
+    let names = ["meta.helm.sh/release-name", "meta.helm.sh/release-namespace"];
+    let release = json!({ names[0]: "cilium", names[1]: "kube-system" });
+    let service = json!({ "metadata": { "annotations": release }, "spec": { "type": "ClusterIP" } });
+    serve(client, "wasm-ccm-x", service).await;
+    for output in ["text", "json"] {
+        let kubeconfig = format!("--kubeconfig={}", stage.cluster.kubeconfig().display());
+        let (code, text, stderr) = run(&["uninstall", "--plan", &format!("--output={output}"), &kubeconfig]);
+        assert_eq!((code, stderr.as_str()), (Some(3), ""), "{text}");
+        assert_eq!(text.matches("Role default/wasm-ccm-…: its name is no word").count(), 2, "{text}");
+        for part in ["touch", "helm", "cilium", "delete role"] {
+            assert!(!text.contains(part), "{part}: {text}");
+        }
     }
 }
