@@ -18,8 +18,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tracing::Dispatch;
 use tracing::instrument::WithSubscriber as _;
-use tracing::subscriber::NoSubscriber;
 
 use crate::agenda::{Agenda, Look, Waits};
 use crate::api_server::read_only;
@@ -242,7 +242,7 @@ async fn work(parts: &DryRunParts, agenda: &Mutex<Agenda>, news: &Notify) {
                 agenda.by(Look::NodesAgain, now + wait);
             }
             if due.iter().any(is_about_services)
-                && let Some(wait) = services_wait.until_next(parts.pending.names("Service").into_iter().collect())
+                && let Some(wait) = services_wait.until_next(parts.pending.unsettled("Service").into_iter().collect())
             {
                 agenda.by(Look::ServicesAgain, now + wait);
             }
@@ -309,18 +309,22 @@ fn nodes_of(parts: &DryRunParts, due: &BTreeSet<Look>) -> Vec<String> {
 fn services_of(parts: &DryRunParts, due: &BTreeSet<Look>) -> Vec<(String, String)> {
     let store = parts.services.reader();
     let pending: BTreeSet<String> = parts.pending.names("Service").into_iter().collect();
+    let unsettled = if due.contains(&Look::ServicesAgain) { parts.pending.unsettled("Service") } else { vec![] };
     let is_meant = |service: &Service| {
         let (namespace, name) = name_of(service);
         let is_due = due.contains(&Look::Services) || due.contains(&Look::Service(namespace.clone(), name.clone()));
         (is_due && (is_load_balancer(service) || has_finalizer(service))).then_some((namespace, name))
     };
     let mut names: BTreeSet<(String, String)> = store.state().iter().filter_map(|service| is_meant(service)).collect();
-    let all = due.contains(&Look::Services) || due.contains(&Look::ServicesAgain);
-    let pending = pending.iter().filter_map(|name| name.split_once('/'));
-    let pending = pending.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
+    let all = due.contains(&Look::Services);
+    let parted = |name: &String| name.split_once('/').map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
     names.extend(
-        pending.filter(|(namespace, name)| all || due.contains(&Look::Service(namespace.clone(), name.clone()))),
+        pending
+            .iter()
+            .filter_map(parted)
+            .filter(|(namespace, name)| all || due.contains(&Look::Service(namespace.clone(), name.clone()))),
     );
+    names.extend(unsettled.iter().filter_map(parted));
     names.into_iter().collect()
 }
 
@@ -330,26 +334,38 @@ async fn look(parts: &DryRunParts, due: &BTreeSet<Look>) {
         parts;
     drop(journal.take());
     let mut lookups = JoinSet::new();
-    let planner = Planner::new(
-        PlanParts {
-            client: read_only(client, Arc::clone(journal)),
-            journal: Arc::clone(journal),
-            providers: providers(),
-            nodes: nodes.clone(),
-            services: services.clone(),
-            addresses: addresses.clone(),
-            controllers: *controllers,
-            settings: settings.clone(),
-        },
-        &mut lookups,
-    );
-    let names = nodes_of(parts, due);
-    if !names.is_empty() {
-        pending.looked(Box::pin(said(parts, planner.nodes(&names))).await, None);
+    // What it spawns says as much as it does.
+    let planner = said(parts, async {
+        Planner::new(
+            PlanParts {
+                client: read_only(client, Arc::clone(journal)),
+                journal: Arc::clone(journal),
+                providers: providers(),
+                nodes: nodes.clone(),
+                services: services.clone(),
+                addresses: addresses.clone(),
+                controllers: *controllers,
+                settings: settings.clone(),
+            },
+            &mut lookups,
+        )
+    })
+    .await;
+    let (names, all) = (nodes_of(parts, due), due.contains(&Look::Nodes).then_some("Node"));
+    if !names.is_empty() || all.is_some() {
+        pending.looked(Box::pin(said(parts, planner.nodes(&names))).await, all);
     }
-    let names = services_of(parts, due);
-    if !names.is_empty() {
-        pending.looked(said(parts, planner.services(&names)).await, None);
+    let (names, all) = (services_of(parts, due), due.contains(&Look::Services).then_some("Service"));
+    // One that hangs does not hide the others.
+    if !names.is_empty()
+        && let Some(controller) = said(parts, planner.service_rehearsal()).await
+    {
+        for name in &names {
+            pending.seen(said(parts, planner.rehearsed(&controller, name)).await);
+        }
+    }
+    if !names.is_empty() || all.is_some() {
+        pending.ended(&["Service"], all);
     }
     if due.contains(&Look::Routes) {
         pending.looked(said(parts, planner.routes()).await, Some("Routes"));
@@ -363,7 +379,7 @@ async fn look(parts: &DryRunParts, due: &BTreeSet<Look>) {
 async fn said<T>(parts: &DryRunParts, planned: impl Future<Output = T>) -> T {
     match parts.is_talkative {
         true => planned.await,
-        false => planned.with_subscriber(NoSubscriber::default()).await,
+        false => planned.with_subscriber(Dispatch::none()).await,
     }
 }
 
