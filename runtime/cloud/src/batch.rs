@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
+use tracing::instrument::WithSubscriber as _;
 use tracing::{Instrument as _, Span};
 
 use crate::{Described, Failure, FindError, Finding, Instance, Instances, Need, Reaction, SPANS, current_span};
@@ -106,7 +107,8 @@ async fn run<I: Instances>(instances: Arc<I>, settings: BatchSettings, mut looku
         }
         while calls.len() < settings.max_calls.get() {
             let Some(batch) = ready.pop_front() else { break };
-            calls.spawn(call(Arc::clone(&instances), batch));
+            // A plan keeps silent, and so does what it asks for.
+            calls.spawn(call(Arc::clone(&instances), batch).with_current_subscriber());
         }
     }
 }
@@ -204,6 +206,7 @@ mod tests {
 
     use futures::future::join_all;
     use parking_lot::Mutex;
+    use tracing::{Dispatch, Event, Metadata, Subscriber, span};
 
     use super::*;
     use crate::{InstanceState, Node};
@@ -340,5 +343,55 @@ mod tests {
         let asks = ["a", "bug", "b"].map(|name| (name.to_owned(), Need::Metadata)).to_vec();
         let (_, answers) = answers(one, asks).await;
         assert_eq!(answers.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
+    }
+
+    /// Says something at each call.
+    struct LoudCloud;
+
+    impl Instances for LoudCloud {
+        async fn find(&self, nodes: Vec<Node>, _: Need) -> Result<Vec<Finding>, FindError> {
+            tracing::warn!("somebody asks");
+            Ok(nodes.iter().map(|_| Finding::Absent).collect())
+        }
+    }
+
+    /// Counts lines.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<AtomicUsize>);
+
+    impl Subscriber for Lines {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+        fn event(&self, _: &Event<'_>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+
+        fn enter(&self, _: &span::Id) {}
+
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    /// Each look of a dry run once said again what the one before had said.
+    #[tokio::test(start_paused = true)]
+    async fn a_call_says_as_much_as_the_work_that_it_belongs_to() {
+        let lines = Lines::default();
+        let _guard = tracing::subscriber::set_default(lines.clone());
+        for (says, expected) in [(Dispatch::none(), 0), (Dispatch::new(lines.clone()), 1)] {
+            let (lookups, work) = Batcher::new(Arc::new(LoudCloud), BatchSettings::default());
+            let asking = async move { lookups.find(node("a"), Need::Metadata).await };
+            let ((), answer) = tokio::join!(work.with_subscriber(says), asking);
+            answer.unwrap();
+            assert_eq!(lines.0.load(Ordering::SeqCst), expected);
+        }
     }
 }

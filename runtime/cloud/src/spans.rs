@@ -9,7 +9,8 @@ pub const SPANS: &str = "ccm_spans";
 /// The span of a trace that is open here; none where nobody listens. It is the parent of work that another task does.
 #[must_use]
 pub fn current_span() -> Option<Span> {
-    // Without `span_enabled!`: where layers have filters of their own, a question without a span after it loses the next line of the log.
+    // Without `span_enabled!`: where layers have filters of their own, each notes for itself whether it wants what is asked about. With a layer
+    // that is optional, or a third one, what a mere question notes is not taken back, and the next event that all want loses its line.
     let span = Span::current();
     span.metadata().is_some_and(|metadata| metadata.target() == SPANS).then_some(span)
 }

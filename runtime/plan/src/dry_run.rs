@@ -21,8 +21,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tracing::Dispatch;
 use tracing::instrument::WithSubscriber as _;
-use tracing::subscriber::NoSubscriber;
 
 use crate::agenda::{Agenda, Look, Pace, Waits};
 use crate::api_server::read_only;
@@ -265,7 +265,12 @@ async fn work(parts: &DryRunParts, agenda: &Mutex<Agenda>, news: &Notify) {
             if !looked.is_empty() {
                 agenda.hold(Look::Services, now + services_again.0);
             }
-            set_pace(&mut agenda, &mut services_pace, looked, &parts.pending.names("Service").into_iter().collect());
+            set_pace(
+                &mut agenda,
+                &mut services_pace,
+                looked,
+                &parts.pending.unsettled("Service").into_iter().collect(),
+            );
             if due.contains(&Look::Cluster) {
                 agenda.hold(Look::Cluster, now + CLUSTER_PAUSE);
             }
@@ -349,11 +354,9 @@ fn services_of(parts: &DryRunParts, due: &BTreeSet<Look>) -> Vec<(String, String
     };
     let mut names: BTreeSet<(String, String)> = store.state().iter().filter_map(|service| is_meant(service)).collect();
     let all = due.contains(&Look::Services);
-    let pending = pending.iter().filter_map(|name| name.split_once('/'));
-    let pending = pending.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
-    names.extend(
-        pending.filter(|(namespace, name)| all || due.contains(&Look::Service(namespace.clone(), name.clone()))),
-    );
+    let parted = |name: &String| name.split_once('/').map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
+    let is_due = |namespace: &str, name: &str| due.contains(&Look::Service(namespace.to_owned(), name.to_owned()));
+    names.extend(pending.iter().filter_map(parted).filter(|(namespace, name)| all || is_due(namespace, name)));
     names.into_iter().collect()
 }
 
@@ -363,26 +366,37 @@ async fn look(parts: &DryRunParts, due: &BTreeSet<Look>) -> Vec<(String, String)
         parts;
     drop(journal.take());
     let mut lookups = JoinSet::new();
-    let planner = Planner::new(
-        PlanParts {
-            client: read_only(client, Arc::clone(journal)),
-            journal: Arc::clone(journal),
-            providers: providers(),
-            nodes: nodes.clone(),
-            services: services.clone(),
-            addresses: addresses.clone(),
-            controllers: *controllers,
-            settings: settings.clone(),
-        },
-        &mut lookups,
-    );
-    let names = nodes_of(parts, due);
-    if !names.is_empty() {
-        pending.looked(Box::pin(said(parts, planner.nodes(&names))).await, None);
+    // What it spawns says as much as it does.
+    let planner = said(parts, async {
+        Planner::new(
+            PlanParts {
+                client: read_only(client, Arc::clone(journal)),
+                journal: Arc::clone(journal),
+                providers: providers(),
+                nodes: nodes.clone(),
+                services: services.clone(),
+                addresses: addresses.clone(),
+                controllers: *controllers,
+                settings: settings.clone(),
+            },
+            &mut lookups,
+        )
+    })
+    .await;
+    let (names, all) = (nodes_of(parts, due), due.contains(&Look::Nodes).then_some("Node"));
+    if !names.is_empty() || all.is_some() {
+        pending.looked(Box::pin(said(parts, planner.nodes(&names))).await, all);
     }
-    let names = services_of(parts, due);
+    let (names, all) = (services_of(parts, due), due.contains(&Look::Services).then_some("Service"));
     for some in names.chunks(SERVICES_AT_ONCE) {
-        pending.looked(said(parts, planner.services(some)).await, None);
+        let Some(controller) = said(parts, planner.service_rehearsal(some)).await else { break };
+        // One that hangs does not hide the others.
+        for name in some {
+            pending.seen(said(parts, planner.rehearsed(&controller, name)).await);
+        }
+    }
+    if !names.is_empty() || all.is_some() {
+        pending.ended(&["Service"], all);
     }
     if due.contains(&Look::Routes) {
         pending.looked(said(parts, planner.routes()).await, Some("Routes"));
@@ -397,7 +411,7 @@ async fn look(parts: &DryRunParts, due: &BTreeSet<Look>) -> Vec<(String, String)
 async fn said<T>(parts: &DryRunParts, planned: impl Future<Output = T>) -> T {
     match parts.is_talkative {
         true => planned.await,
-        false => planned.with_subscriber(NoSubscriber::default()).await,
+        false => planned.with_subscriber(Dispatch::none()).await,
     }
 }
 

@@ -25,6 +25,13 @@ const MAX_LINES: usize = 64;
 /// Changes with each write of anybody to an object, or is made up of the time: another value is no other write.
 const FLEETING: [&str; 5] =
     ["resourceVersion", "lastTransitionTime", "lastHeartbeatTime", "lastUpdateTime", "timeAdded"];
+/// The same in a note: it tells how far the cloud is, and the ID of the request that said so.
+const FLEETING_IN_NOTES: &str = "message";
+
+/// All kinds.
+const KINDS: [&str; 4] = ["Node", "Service", "Routes", "Cluster"];
+/// Why nothing is known of a kind.
+const NOT_LOOKED_AT: &str = "not all of them were looked at yet";
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct WriteLabels {
@@ -50,7 +57,7 @@ impl PendingMetrics {
         let help = "Writes that a dry run keeps back, by the kind of their object and by where they go: `cloud`, `cluster`, or `note` for what only \
                     the host reads";
         registry.register("ccm_dry_run_pending_writes", help, this.writes.clone());
-        let help = "Objects of which a dry run does not know what it would write";
+        let help = "Objects of which a dry run does not know what it would write; a kind that was not looked at yet counts as one";
         registry.register("ccm_dry_run_unknown_objects", help, this.unknown.clone());
         let help = "Times that a dry run looked at objects and compared them with the cloud";
         registry.register("ccm_dry_run_looks", help, this.looks.clone());
@@ -99,7 +106,7 @@ pub struct PendingList {
     pub writes: Vec<PendingWrite>,
     /// Objects of which it is not known what would be written, and why.
     pub unknown: Vec<(String, String)>,
-    /// When something was looked at last; none before the first look.
+    /// When it was looked at last; of several kinds, of the one that was looked at longest ago. None before all of it was.
     pub as_of: Option<Timestamp>,
 }
 
@@ -107,7 +114,8 @@ pub struct PendingList {
 #[derive(Clone)]
 pub struct Pending {
     objects: Arc<Mutex<BTreeMap<Object, Known>>>,
-    as_of: Arc<Mutex<Option<Timestamp>>>,
+    /// Of each kind that is looked at, the time of the last look; none before all of that kind were looked at.
+    as_of: Arc<Mutex<BTreeMap<&'static str, Option<Timestamp>>>>,
     metrics: PendingMetrics,
 }
 
@@ -125,12 +133,13 @@ impl fmt::Display for Object {
 }
 
 impl Pending {
-    /// Nothing is pending. The metrics are parts of `registry`.
+    /// Nothing of these kinds was looked at. The metrics are parts of `registry`.
     #[must_use]
-    pub fn register(registry: &mut Registry) -> Self {
+    pub fn register(registry: &mut Registry, kinds: &[&'static str]) -> Self {
         let metrics = PendingMetrics::register(registry);
-        let this = Self { objects: Arc::default(), as_of: Arc::default(), metrics };
-        this.count(&BTreeMap::new());
+        let as_of = kinds.iter().map(|kind| (*kind, None)).collect();
+        let this = Self { objects: Arc::default(), as_of: Arc::new(Mutex::new(as_of)), metrics };
+        KINDS.iter().for_each(|kind| this.count(&BTreeMap::new(), kind));
         this
     }
 
@@ -138,7 +147,11 @@ impl Pending {
     #[must_use]
     pub fn list(&self) -> PendingList {
         let objects = self.objects.lock();
-        let mut list = PendingList { as_of: *self.as_of.lock(), ..PendingList::default() };
+        let as_of = self.as_of.lock();
+        // None is before any time.
+        let mut list = PendingList { as_of: as_of.values().min().copied().flatten(), ..PendingList::default() };
+        let unseen = as_of.iter().filter(|(_, at)| at.is_none());
+        list.unknown.extend(unseen.map(|(kind, _)| ((*kind).to_owned(), NOT_LOOKED_AT.to_owned())));
         for (object, known) in objects.iter() {
             list.writes.extend(known.writes.iter().map(|standing| standing.told(object)));
             list.unknown.extend(known.unknown.clone().map(|why| (object.to_string(), why)));
@@ -155,7 +168,7 @@ impl Pending {
         PendingList {
             writes: known.writes.iter().map(|standing| standing.told(&object)).collect(),
             unknown: known.unknown.map(|why| (object.to_string(), why)).into_iter().collect(),
-            as_of: *self.as_of.lock(),
+            as_of: self.as_of.lock().get(kind).copied().flatten(),
         }
     }
 
@@ -163,6 +176,35 @@ impl Pending {
     pub(crate) fn names(&self, kind: &str) -> Vec<String> {
         let objects = self.objects.lock();
         objects.keys().filter(|object| object.kind == kind).map(|object| object.name.clone()).collect()
+    }
+
+    /// Names of objects of a kind with a change, or of which something is not known. Beside another manager, notes stay pending for ever.
+    pub(crate) fn unsettled(&self, kind: &str) -> Vec<String> {
+        let is_unsettled = |known: &Known| known.unknown.is_some() || known.writes.iter().any(Standing::is_change);
+        let objects = self.objects.lock();
+        let unsettled = objects.iter().filter(|(object, known)| object.kind == kind && is_unsettled(known));
+        unsettled.map(|(object, _)| object.name.clone()).collect()
+    }
+
+    /// One of several objects was looked at.
+    pub(crate) fn seen(&self, plan: ObjectPlan) {
+        let kind = plan.kind;
+        let mut objects = self.objects.lock();
+        take(&mut objects, plan, Timestamp::now());
+        self.count(&objects, kind);
+    }
+
+    /// A look at these kinds has ended. `all` was looked at as a whole.
+    pub(crate) fn ended(&self, kinds: &[&'static str], all: Option<&'static str>) {
+        let now = Some(Timestamp::now());
+        for (kind, at) in self.as_of.lock().iter_mut() {
+            if all == Some(*kind) || at.is_some() && kinds.contains(kind) {
+                *at = now;
+            }
+        }
+        self.metrics.looks.inc();
+        let objects = self.objects.lock();
+        kinds.iter().chain(&all).for_each(|kind| self.count(&objects, kind));
     }
 
     /// These objects were looked at. With `kind`, all of that kind were: what is not among them is gone.
@@ -176,25 +218,28 @@ impl Pending {
                 take(&mut objects, ObjectPlan { kind, name: object.name, ..ObjectPlan::default() }, now);
             }
         }
+        let kinds: Vec<&str> = plans.iter().map(|plan| plan.kind).collect();
         for plan in plans {
             take(&mut objects, plan, now);
         }
-        *self.as_of.lock() = Some(now);
-        self.metrics.looks.inc();
-        self.count(&objects);
+        drop(objects);
+        self.ended(&kinds, kind);
     }
 
-    fn count(&self, objects: &BTreeMap<Object, Known>) {
+    fn count(&self, objects: &BTreeMap<Object, Known>, kind: &'static str) {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        for kind in ["Node", "Service", "Routes", "Cluster"] {
-            let of_kind = || objects.iter().filter(|(object, _)| object.kind == kind).map(|(_, known)| known);
-            for to in ["cloud", "cluster", "note"] {
-                let writes = of_kind().flat_map(|known| &known.writes).filter(|one| one.to == to);
-                self.metrics.writes.get_or_create(&WriteLabels { kind, to }).set(number(writes.count()));
-            }
-            let unknown = of_kind().filter(|known| known.unknown.is_some()).count();
-            self.metrics.unknown.get_or_create(&KindLabels { kind }).set(number(unknown));
+        let of_kind = || objects.iter().filter(|(object, _)| object.kind == kind).map(|(_, known)| known);
+        for to in ["cloud", "cluster", "note"] {
+            let writes = of_kind().flat_map(|known| &known.writes).filter(|one| one.to == to);
+            self.metrics.writes.get_or_create(&WriteLabels { kind, to }).set(number(writes.count()));
         }
+        // What nobody has looked at is not nothing.
+        let is_unseen = self.as_of.lock().get(kind).is_some_and(Option::is_none);
+        let unknown = of_kind().filter(|known| known.unknown.is_some()).count();
+        self.metrics
+            .unknown
+            .get_or_create(&KindLabels { kind })
+            .set(number(unknown.saturating_add(usize::from(is_unseen))));
     }
 }
 
@@ -203,24 +248,28 @@ fn take(objects: &mut BTreeMap<Object, Known>, plan: ObjectPlan, now: Timestamp)
     let ObjectPlan { kind, name, decision, writes, more_may_follow, unknown } = plan;
     let object = Object { kind, name };
     let before = objects.remove(&object).unwrap_or_default();
-    // Not known is not nothing: what was known before stands until something else is.
-    let stays = unknown.is_some() && writes.is_empty();
-    let (writes, more_may_follow) = match stays {
-        true => (before.writes.clone(), before.more_may_follow),
-        false => (writes.iter().map(|write| Standing::of(write, &before, now)).collect(), more_may_follow),
+    let digests = |all: &[Standing]| all.iter().map(|one| one.digest).collect::<BTreeSet<u64>>();
+    let without = |some: &[Standing], others: &[Standing]| -> Vec<Standing> {
+        let others = digests(others);
+        some.iter().filter(|one| !others.contains(&one.digest)).cloned().collect()
     };
-    let without = |some: &[Standing], others: &[Standing]| -> Vec<String> {
-        let others: BTreeSet<u64> = others.iter().map(|other| other.digest).collect();
-        some.iter().filter(|one| !others.contains(&one.digest)).map(|one| one.line.clone()).collect()
-    };
+    let mut writes: Vec<Standing> = writes.iter().map(|write| Standing::of(write, &before, now)).collect();
+    if unknown.is_some() {
+        // A note would only say so as well.
+        writes.retain(Standing::is_change);
+        // Not known is not nothing: what was known before stands until something else is.
+        let stay = without(&before.writes, &writes);
+        writes.extend(stay);
+    }
+    let more_may_follow = more_may_follow || unknown.is_some() && before.more_may_follow;
     let decision = plain(&decision.unwrap_or_default());
     let new = without(&writes, &before.writes);
     for write in new.iter().take(MAX_LINES) {
-        tracing::info!(%object, write, decision, more_may_follow, "dry run: would be written");
+        tracing::info!(%object, write = write.line, decision, more_may_follow, "dry run: would be written");
     }
     let gone = without(&before.writes, &writes);
     for write in gone.iter().take(MAX_LINES) {
-        tracing::info!(%object, write, "dry run: would no longer be written");
+        tracing::info!(%object, write = write.line, "dry run: would no longer be written");
     }
     let more = [&new, &gone].map(|all| all.len().saturating_sub(MAX_LINES)).iter().sum::<usize>();
     if more > 0 {
@@ -239,16 +288,21 @@ fn take(objects: &mut BTreeMap<Object, Known>, plan: ObjectPlan, now: Timestamp)
 impl Standing {
     fn of(write: &Write, before: &Known, now: Timestamp) -> Self {
         let (to, method, path, body) = write.parts();
+        let fleeting: &[&str] = if matches!(write, Write::Note { .. }) { &[FLEETING_IN_NOTES] } else { &[] };
         let mut hasher = DefaultHasher::new();
-        (to, method, &path, lasting(body).to_string()).hash(&mut hasher);
+        (to, method, &path, lasting(body, fleeting).to_string()).hash(&mut hasher);
         let digest = hasher.finish();
         let known = before.writes.iter().find(|known| known.digest == digest);
         Self { to, line: line(to, method, &path, body), digest, since: known.map_or(now, |known| known.since) }
     }
 
     fn told(&self, object: &Object) -> PendingWrite {
-        let is_change = self.to != "note";
-        PendingWrite { object: object.to_string(), write: self.line.clone(), since: self.since, is_change }
+        let (write, is_change) = (self.line.clone(), self.is_change());
+        PendingWrite { object: object.to_string(), write, since: self.since, is_change }
+    }
+
+    fn is_change(&self) -> bool {
+        self.to != "note"
     }
 }
 
@@ -264,16 +318,17 @@ fn line(to: &str, method: &str, path: &str, body: &Value) -> String {
     line
 }
 
-/// A body without what is fleeting in it: also the tests of a JSON patch, which name the state that it is bound to.
-fn lasting(body: &Value) -> Value {
+/// A body without what is fleeting in it, `more` included: also the tests of a JSON patch, which name the state that it is bound to.
+fn lasting(body: &Value, more: &[&str]) -> Value {
     match body {
         Value::Object(members) => {
-            let kept = members.iter().filter(|(name, _)| !FLEETING.contains(&name.as_str()));
-            Value::Object(kept.map(|(name, value)| (name.clone(), lasting(value))).collect())
+            let is_fleeting = |name: &str| FLEETING.contains(&name) || more.contains(&name);
+            let kept = members.iter().filter(|(name, _)| !is_fleeting(name));
+            Value::Object(kept.map(|(name, value)| (name.clone(), lasting(value, more))).collect())
         }
         Value::Array(items) => {
             let is_test = |item: &&Value| item.get("op").and_then(Value::as_str) == Some("test");
-            Value::Array(items.iter().filter(|item| !is_test(item)).map(lasting).collect())
+            Value::Array(items.iter().filter(|item| !is_test(item)).map(|item| lasting(item, more)).collect())
         }
         other => other.clone(),
     }
@@ -289,11 +344,17 @@ mod tests {
 
     use super::*;
 
+    mod unknown;
+
     const WEB: &str = "/api/v1/namespaces/default/services/web/status";
 
+    /// All Services were looked at.
     fn pending() -> (Pending, Registry) {
         let mut registry = Registry::default();
-        (Pending::register(&mut registry), registry)
+        let pending = Pending::register(&mut registry, &["Service"]);
+        pending.as_of.lock().insert("Service", Some(Timestamp::now()));
+        pending.count(&BTreeMap::new(), "Service");
+        (pending, registry)
     }
 
     fn patch(body: Value) -> Write {
@@ -387,8 +448,8 @@ mod tests {
     #[test]
     fn the_tests_of_a_json_patch_are_no_part_of_what_is_written() {
         let patch = |version: &str| json!([{ "op": "test", "path": "/metadata/resourceVersion", "value": version }, { "op": "remove", "path": "/x" }]);
-        assert_eq!(lasting(&patch("1")), lasting(&patch("2")));
-        assert_eq!(lasting(&patch("1")), json!([{ "op": "remove", "path": "/x" }]));
+        assert_eq!(lasting(&patch("1"), &[]), lasting(&patch("2"), &[]));
+        assert_eq!(lasting(&patch("1"), &[]), json!([{ "op": "remove", "path": "/x" }]));
     }
 
     /// A cloud in trouble once made all that would be written look as if it were done.

@@ -12,7 +12,7 @@ use ccm_controllers::{
     JournalPlace, LoadBalancerMember, LoadBalancerMembers, Metrics, Node, NodeController, NodeControllerParts,
     NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings, NodeSettings, PodRanges, ReflectorHandle,
     Rehearsed, RouteController, RouteControllerParts, RouteMember, RouteSettings, ServiceController,
-    ServiceControllerParts, ServiceMemory, ServiceSettings,
+    ServiceControllerParts, ServiceMemory, ServiceRehearsal, ServiceSettings,
 };
 use ccm_rollout::opened::Opened;
 use futures::StreamExt as _;
@@ -22,6 +22,7 @@ use kube::runtime::reflector::ObjectRef;
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tracing::instrument::WithSubscriber as _;
 
 use crate::journal::{Journal, Stopped};
 use crate::report::{ObjectPlan, Plan};
@@ -58,6 +59,17 @@ pub struct Controllers {
     pub service: bool,
     /// Looks after the cluster as a whole.
     pub cluster: bool,
+}
+
+impl Controllers {
+    /// Kinds of objects that are looked at, where routes are kept or not.
+    #[must_use]
+    pub fn kinds(self, keeps_routes: bool) -> Vec<&'static str> {
+        let Self { node, node_lifecycle, service, cluster } = self;
+        let all =
+            [("Node", node || node_lifecycle), ("Service", service), ("Routes", keeps_routes), ("Cluster", cluster)];
+        all.into_iter().filter(|(_, is_looked_at)| *is_looked_at).map(|(kind, _)| kind).collect()
+    }
 }
 
 /// How they are set.
@@ -139,7 +151,7 @@ impl Planner {
         let batches = parts.settings.batches;
         let member = |opened: &Opened| {
             let (batcher, lookups) = Batcher::new(Arc::clone(&opened.provider), batches);
-            work.spawn(lookups);
+            work.spawn(lookups.with_current_subscriber());
             let provider = Arc::clone(&opened.provider);
             let name = provider.descriptor().name.clone();
             Member { name, claims: Box::new(move |id: &str| provider.descriptor().owns(id)), batcher }
@@ -220,20 +232,33 @@ impl Planner {
         rehearsed.into_iter().map(planned).collect()
     }
 
-    pub(crate) async fn services(&self, names: &[(String, String)]) -> Vec<ObjectPlan> {
-        if !self.parts.controllers.service {
-            return vec![];
-        }
-        let journal = &self.parts.journal;
-        let controller = Box::pin(self.service_controller().rehearsal(names)).await;
+    async fn services(&self, names: &[(String, String)]) -> Vec<ObjectPlan> {
+        let Some(controller) = self.service_rehearsal(names).await else { return vec![] };
         let mut planned = vec![];
-        for (namespace, name) in names {
-            drop(journal.take());
-            let stopped = journal.change_of_a_cloud();
-            let done = controller.rehearse(namespace, name, &stopped).await;
-            planned.push(ObjectPlan::new("Service", format!("{namespace}/{name}"), done, journal.take()));
+        for name in names {
+            planned.push(self.rehearsed(&controller, name).await);
         }
         planned
+    }
+
+    /// A controller that looks at these Services; none where the host runs no service controller.
+    pub(crate) async fn service_rehearsal(&self, names: &[(String, String)]) -> Option<ServiceRehearsal> {
+        if !self.parts.controllers.service {
+            return None;
+        }
+        Some(Box::pin(self.service_controller().rehearsal(names)).await)
+    }
+
+    pub(crate) async fn rehearsed(
+        &self,
+        controller: &ServiceRehearsal,
+        (namespace, name): &(String, String),
+    ) -> ObjectPlan {
+        let journal = &self.parts.journal;
+        drop(journal.take());
+        let stopped = journal.change_of_a_cloud();
+        let done = controller.rehearse(namespace, name, &stopped).await;
+        ObjectPlan::new("Service", format!("{namespace}/{name}"), done, journal.take())
     }
 
     pub(crate) async fn routes(&self) -> Vec<ObjectPlan> {

@@ -32,7 +32,7 @@ pub struct Status {
 /// What a dry run would write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DryRun {
-    /// When it looked last, for people; none before the first look.
+    /// When it looked last, for people; none before everything was looked at.
     pub as_of: Option<String>,
     /// How many of the writes change a cloud or the cluster. The others are notes of the host to itself.
     pub changes: usize,

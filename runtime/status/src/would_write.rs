@@ -11,7 +11,7 @@ pub(crate) fn would_write(DryRun { as_of, changes, writes, unknown }: &DryRun, r
         section #would-write {
             h2 { "Would be written: " (counted(*changes)) }
             @match as_of {
-                None => { p .quiet { "Nothing was looked at yet." } }
+                None => { p .quiet { "Not everything was looked at yet." } }
                 Some(as_of) => {
                     @if *changes == 0 { p .good { "none" } }
                     p .quiet {

@@ -25,7 +25,7 @@ mod settings;
 mod tests;
 
 use tokio::sync::mpsc;
-use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::{Layer, Registry};
 
 use layer::{SpanLayer, Value};
@@ -61,6 +61,7 @@ pub fn start(settings: Settings, identity: &Identity) -> anyhow::Result<(TraceLa
     let layer = SpanLayer { spans, metrics: metrics.clone(), share: settings.share };
     // Not the lines of the log: they are somewhere else already.
     let is_ours = filter_fn(|metadata| metadata.is_span() && metadata.target() == ccm_cloud::SPANS);
+    let is_ours = is_ours.with_max_level_hint(LevelFilter::INFO);
     let resource = resource(&settings, identity);
     Ok((layer.with_filter(is_ours).boxed(), Sender::new(settings, resource, ended, metrics)?))
 }

@@ -19,7 +19,7 @@ use kube::{Client, Config};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
-use crate::controllers::Providers;
+use crate::controllers::{Providers, keeps_routes};
 use crate::plan;
 use crate::stores::Stores;
 use crate::tasks::Tasks;
@@ -53,7 +53,12 @@ impl DryRun {
     /// # Errors
     ///
     /// Names the flag that does not go with it.
-    pub(crate) fn wanted(args: &RunArgs, serves_webhook: bool, registry: &mut Registry) -> Result<Option<Self>> {
+    pub(crate) fn wanted(
+        args: &RunArgs,
+        selection: &Selection,
+        serves_webhook: bool,
+        registry: &mut Registry,
+    ) -> Result<Option<Self>> {
         if !args.dry_run {
             return Ok(None);
         }
@@ -62,7 +67,8 @@ impl DryRun {
             "--dry-run and --webhooks do not go together: the webhook would refuse Services; leave one of them out"
         );
         tracing::info!("{SAYS}; what it would write is in this log, on its page / and in ccm_dry_run_pending_writes");
-        Ok(Some(Self { journal: Arc::default(), pending: Pending::register(registry) }))
+        let kinds = controllers(selection).kinds(keeps_routes(args, selection));
+        Ok(Some(Self { journal: Arc::default(), pending: Pending::register(registry, &kinds) }))
     }
 
     /// The leadership of everything: it never leads, and notes changes of clouds that it forbids.
@@ -107,12 +113,7 @@ impl DryRun {
             nodes: stores.nodes,
             providers: Box::new(move || opened(&providers)),
             addresses,
-            controllers: Controllers {
-                node: selection.has(Controller::Node),
-                node_lifecycle: selection.has(Controller::NodeLifecycle),
-                service: selection.has(Controller::Service),
-                cluster: selection.has(Controller::Cluster),
-            },
+            controllers: controllers(selection),
             settings: plan::settings(args, selection)?,
             periods: periods(args),
             is_talkative: args.v >= 4 || args.trace_http,
@@ -122,6 +123,15 @@ impl DryRun {
             stop.run_until_cancelled(dry_run(parts)).await;
         });
         Ok(())
+    }
+}
+
+fn controllers(selection: &Selection) -> Controllers {
+    Controllers {
+        node: selection.has(Controller::Node),
+        node_lifecycle: selection.has(Controller::NodeLifecycle),
+        service: selection.has(Controller::Service),
+        cluster: selection.has(Controller::Cluster),
     }
 }
 
@@ -193,11 +203,14 @@ pub(crate) fn lines(pending: &Pending, target: &Target) -> Vec<String> {
         Target::Service { namespace, name } => pending.of("Service", &format!("{namespace}/{name}")),
         Target::Node { name } => pending.of("Node", name),
     };
-    let Some(as_of) = as_of else { return vec!["nothing was looked at yet".to_owned()] };
     let written = writes.iter().map(|one| format!("would write since {:.0}: {}", one.since, one.write));
     let unknown = unknown.iter().map(|(_, why)| format!("not known what it would write: {why}"));
     let lines: Vec<String> = written.chain(unknown).collect();
-    if lines.is_empty() { vec![format!("would write nothing, as of {as_of:.0}")] } else { lines }
+    let nothing = || match as_of {
+        Some(as_of) => format!("would write nothing, as of {as_of:.0}"),
+        None => "nothing was looked at yet".to_owned(),
+    };
+    if lines.is_empty() { vec![nothing()] } else { lines }
 }
 
 #[cfg(test)]
@@ -214,7 +227,8 @@ mod tests {
 
     fn wanted(flags: &[&str], serves_webhook: bool) -> Result<Option<DryRun>> {
         let args = Cli::try_parse_from(["run", "--provider=a.wasm"].iter().chain(flags)).ok().unwrap().run;
-        DryRun::wanted(&args, serves_webhook, &mut Registry::default())
+        let selection = Selection::parse(&args.controllers).unwrap();
+        DryRun::wanted(&args, &selection, serves_webhook, &mut Registry::default())
     }
 
     #[test]
@@ -233,7 +247,7 @@ mod tests {
 
     #[test]
     fn before_the_first_look_nothing_is_said_of_an_object() {
-        let pending = Pending::register(&mut Registry::default());
+        let pending = Pending::register(&mut Registry::default(), &["Node"]);
         let target = Target::Node { name: "n1".to_owned() };
         assert_eq!(lines(&pending, &target), ["nothing was looked at yet"]);
         assert_eq!(shown(&pending).as_of, None);

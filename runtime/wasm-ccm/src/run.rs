@@ -187,7 +187,7 @@ impl Process {
         let config = ccm_apiserver::config(args.kubeconfig.as_deref(), args.master.as_deref()).await?;
         let pings = args.pings();
         let unusable = "the API server's address or credentials cannot be used";
-        let dry_run = DryRun::wanted(&args, webhook.is_some(), &mut registry)?;
+        let dry_run = DryRun::wanted(&args, &selection, webhook.is_some(), &mut registry)?;
         let client = dry_run::client_of(&config, pings, &metrics.api, dry_run.is_some()).context(unusable)?;
         let leader = Leader::new(election, &mut registry);
         let leadership = dry_run.as_ref().map_or_else(|| leader.leadership(), DryRun::leadership);

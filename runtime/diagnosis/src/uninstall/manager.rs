@@ -1,5 +1,6 @@
 //! Who takes care of the cluster's Services and Nodes now.
 
+use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use serde::Serialize;
 
@@ -23,7 +24,12 @@ pub(super) enum Manager {
 /// By the Lease first: during a migration, pods of both may be there.
 pub(super) async fn find(client: &Client, namespace: &str, name: &str) -> Manager {
     let (standing, pods) = tokio::join!(lease::watch(client, namespace, name), pods::living(client, namespace));
-    judge(standing, pods.map(|pods| pods.iter().any(pods::is_host)))
+    judge(standing, pods.map(|pods| pods.iter().any(works)))
+}
+
+/// Whether it is a host that cleans up after itself: a dry run writes nothing.
+fn works(pod: &Pod) -> bool {
+    pods::is_host(pod) && !pods::containers(pod).flat_map(pods::words).any(|word| word == "--dry-run")
 }
 
 /// `is_there`: whether a pod of a host lives.
@@ -43,11 +49,42 @@ fn judge(standing: Result<Option<Standing>, String>, is_there: Result<bool, Stri
 mod tests {
     use std::time::Duration;
 
+    use serde_json::json;
+
     use super::*;
     use crate::ask::lease::Hold;
 
     fn no<T>() -> Result<T, String> {
         Err("forbidden".to_owned())
+    }
+
+    /// Beside a dry run, nobody gave up a load balancer that was marked, and the plan waited for that for ever.
+    #[tokio::test]
+    async fn a_dry_run_cleans_nothing_up() {
+        for (args, wanted) in [
+            (json!([]), Manager::Host),
+            (json!(["run", "--provider=a.wasm"]), Manager::Host),
+            (json!(["run", "--dry-run-not"]), Manager::Host),
+            (json!(["run", "--dry-run", "--v=4"]), Manager::Nobody),
+        ] {
+            let pod = json!({
+                "metadata": { "name": "ccm-a", "labels": { "app.kubernetes.io/name": "wasm-ccm" } },
+                "spec": { "containers": [{ "name": "wasm-ccm", "args": args }] },
+            });
+            let answer = move |request: http::Request<kube::client::Body>| {
+                let is_pods = request.uri().path().ends_with("/pods");
+                let (status, body) = if is_pods {
+                    (200, json!({ "metadata": {}, "items": [pod] }))
+                } else {
+                    (404, json!({ "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404 }))
+                };
+                let response = http::Response::builder().status(status);
+                let response = response.body(kube::client::Body::from(body.to_string().into_bytes()));
+                std::future::ready(response)
+            };
+            let client = Client::new(tower::service_fn(answer), "default");
+            assert_eq!(find(&client, "kube-system", "ccm").await, wanted, "{args}");
+        }
     }
 
     #[test]

@@ -67,6 +67,10 @@ fn traces(service: &Service) -> impl Iterator<Item = (&'static str, &str)> {
 /// Takes away what is ours. Through the status, where conditions are; metadata goes with it.
 fn patch(service: &Service, with_finalizer: bool) -> String {
     let mut metadata = Map::new();
+    if let Some(uid) = service.uid() {
+        // One that was made anew has a load balancer of its own by the time that somebody pastes this.
+        metadata.insert("uid".to_owned(), uid.into());
+    }
     if with_finalizer {
         metadata.insert("$deleteFromPrimitiveList/finalizers".to_owned(), json!([LOAD_BALANCER_CLEANUP]));
     }
@@ -106,7 +110,7 @@ mod tests {
             .map(|kind| json!({ "type": kind, "status": "True", "reason": "Ensured", "message": "", "lastTransitionTime": "2026-11-26T09:30:00Z" }))
             .collect();
         let mut object = json!({
-            "metadata": { "name": name, "namespace": "shop", "finalizers": finalizers },
+            "metadata": { "name": name, "namespace": "shop", "uid": "u-1", "finalizers": finalizers },
             "spec": { "type": "LoadBalancer" },
             "status": { "conditions": conditions },
         });
@@ -144,7 +148,9 @@ mod tests {
         assert_eq!(start, "kubectl --namespace shop patch service web --subresource=status");
         let body: Value = serde_json::from_str(body.strip_suffix('\'').unwrap()).unwrap();
         let conditions = [READY, RECORDED].map(|kind| json!({ "type": kind, "$patch": "delete" }));
-        let metadata = json!({ "$deleteFromPrimitiveList/finalizers": [FINALIZER], "annotations": { "wasm-ccm.io/ensure": null } });
+        let annotations = json!({ "wasm-ccm.io/ensure": null });
+        let metadata =
+            json!({ "uid": "u-1", "$deleteFromPrimitiveList/finalizers": [FINALIZER], "annotations": annotations });
         assert_eq!(body, json!({ "metadata": metadata, "status": { "conditions": conditions } }));
         assert!(remains.items(Step::Traces).is_empty());
     }

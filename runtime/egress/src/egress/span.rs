@@ -3,8 +3,8 @@
 
 use ccm_cloud::SPANS;
 use http::HeaderMap;
+use tracing::Span;
 use tracing::field::Empty;
-use tracing::{Level, Span};
 
 use super::Egress;
 use crate::answer;
@@ -16,8 +16,27 @@ use crate::observe::ExchangeOutcome;
 impl Egress {
     /// The span of attempt number `attempt`, which begins when it has its turn; none where nobody listens.
     pub(super) fn span(&self, request: &Request, target: &Target<'_>, operation: &str, attempt: u32) -> Span {
-        if !tracing::span_enabled!(target: SPANS, Level::INFO) {
-            return Span::none();
+        // Without `span_enabled!`: see `ccm_cloud::current_span`.
+        let span = tracing::info_span!(
+            target: SPANS,
+            "request",
+            otel.name = Empty,
+            otel.kind = "client",
+            otel.status_code = Empty,
+            otel.status_description = Empty,
+            "error.type" = Empty,
+            http.request.method = Empty,
+            http.request.resend_count = Empty,
+            http.response.status_code = Empty,
+            server.address = Empty,
+            server.port = Empty,
+            url.template = Empty,
+            ccm.endpoint = request.endpoint,
+            ccm.provider = self.provider,
+            ccm.request_id = Empty,
+        );
+        if span.is_disabled() {
+            return span;
         }
         let veil = self.secrets.veil();
         let method = request.method.as_str();
@@ -28,24 +47,13 @@ impl Egress {
         let base = &target.base.url;
         let host = veil.text(base.host_str().unwrap_or_default());
         let again = attempt.saturating_sub(1);
-        tracing::info_span!(
-            target: SPANS,
-            "request",
-            otel.name = operation,
-            otel.kind = "client",
-            otel.status_code = Empty,
-            otel.status_description = Empty,
-            "error.type" = Empty,
-            http.request.method = method,
-            http.request.resend_count = (again > 0).then_some(i64::from(again)),
-            http.response.status_code = Empty,
-            server.address = &*host,
-            server.port = base.port_or_known_default().map(i64::from),
-            url.template = template.filter(|path| path.starts_with('/')),
-            ccm.endpoint = request.endpoint,
-            ccm.provider = self.provider,
-            ccm.request_id = Empty,
-        )
+        span.record("otel.name", operation);
+        span.record("http.request.method", method);
+        span.record("http.request.resend_count", (again > 0).then_some(i64::from(again)));
+        span.record("server.address", &*host);
+        span.record("server.port", base.port_or_known_default().map(i64::from));
+        span.record("url.template", template.filter(|path| path.starts_with('/')));
+        span
     }
 
     /// Whatever becomes of the answer, its request has an ID. `headers` are those without secrets.

@@ -1,5 +1,6 @@
 //! Requests that change things, which no guest can send yet, and what hangs on the moment: leadership, deadlines, attempts.
 
+mod behind_proxy;
 mod beside_signature;
 mod calls;
 mod cloud;

@@ -9,6 +9,10 @@ use super::Egress;
 use crate::endpoints::Target;
 use crate::error::{TransportReason, is_of_unknown_authority, no_answer};
 
+/// What a proxy answers that cannot reach the cloud.
+const GATEWAY: [StatusCode; 3] =
+    [StatusCode::BAD_GATEWAY, StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT];
+
 /// The way to an endpoint that has a base URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Way {
@@ -84,26 +88,37 @@ impl Egress {
             found.map_err(|why| blocked(Barrier::Name, format!("the name {name} does not resolve: {why}")))?;
         }
         let client = target.client().map_err(|error| blocked(Barrier::Tls, error.message))?;
+        // Without TLS, the proxy takes the request itself.
+        let is_forwarded = way.proxy.is_some() && target.base.url.scheme() == "http";
         let asked = tokio::time::timeout(2 * patience, client.head(target.base.url.clone()).send()).await;
         match asked {
             Ok(Ok(answer)) if way.proxy.is_some() && answer.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
                 Err(blocked(Barrier::Proxy, "the proxy wants a login, or another one (407)".to_owned()))
             }
+            // Of the proxy, in the place of the cloud's. Through a tunnel, all answers are the cloud's.
+            Ok(Ok(answer)) if is_forwarded && GATEWAY.contains(&answer.status()) => Err(blocked(
+                Barrier::Proxy,
+                format!("the answer is {}, as of a proxy that reaches nobody", answer.status().as_u16()),
+            )),
             Ok(Ok(_answer)) => Ok(()),
             Ok(Err(error)) => {
                 let is_unknown = is_of_unknown_authority(&error);
-                let is_connect = error.is_connect();
+                // A tunnel is part of the connection.
+                let is_proxy = way.proxy.is_some() && (error.is_connect() || is_forwarded);
                 let error = no_answer(error, "it cannot be reached");
                 let barrier = match error.reason {
                     TransportReason::Denied => Barrier::Denied,
                     TransportReason::Tls if is_unknown => Barrier::Authority,
                     TransportReason::Tls => Barrier::Tls,
-                    _ if is_connect && way.proxy.is_some() => Barrier::Proxy,
+                    _ if is_proxy => Barrier::Proxy,
                     _ => Barrier::Silence,
                 };
                 Err(blocked(barrier, error.message))
             }
-            Err(_elapsed) => Err(blocked(Barrier::Silence, format!("no answer within {:?}", 2 * patience))),
+            Err(_elapsed) => {
+                let barrier = if is_forwarded { Barrier::Proxy } else { Barrier::Silence };
+                Err(blocked(barrier, format!("no answer within {:?}", 2 * patience)))
+            }
         }
     }
 }

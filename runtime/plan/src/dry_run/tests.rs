@@ -101,7 +101,7 @@ fn server() -> (Client, Arc<Mutex<Vec<String>>>) {
 async fn it_looks_again_after_the_periods_of_run_and_does_not_spin() {
     let (client, asked) = server();
     let mut registry = Registry::default();
-    let pending = Pending::register(&mut registry);
+    let pending = Pending::register(&mut registry, &["Node", "Service", "Cluster"]);
     let metrics = Metrics::register(&mut Registry::default());
     let (nodes, services) =
         (Reflector::new(client.clone(), &metrics.store), Reflector::new(client.clone(), &metrics.store));

@@ -227,7 +227,7 @@ fn a_dry_run_shows_what_would_be_written_and_since_when() {
         &["Nothing needs attention", "Would be written: 0 none As of 2026-01-02T03:04:06Z. Nothing was written."],
     );
     let page = Status { dry_run: Some(DryRun { as_of: None, ..nothing }), ..healthy() }.render();
-    has_all(&page, &["Would be written: 0 Nothing was looked at yet."]);
+    has_all(&page, &["Would be written: 0 Not everything was looked at yet."]);
     assert!(!words(&page).contains("Would be written: 0 none"), "not looked at is not nothing: {page}");
 }
 

@@ -2,6 +2,8 @@
 //!
 //! At its end, each test asks for this, or says why there is work left. A [`Cloud`] fails a test that does neither.
 
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -41,16 +43,16 @@ impl Cloud {
     /// `wasm-ccm plan --all`, configured as the last host, is empty: what was ensured is stable. To be asked last, while cluster and cloud
     /// stand; the host may still be at work.
     pub(crate) async fn settled(&self, stage: &Stage) {
-        let planned = self.await_plan(stage, 0).await;
+        let (planned, effects) = self.await_plan(stage, 0).await;
         assert_eq!((planned.code, planned.error.as_str()), (Some(0), ""), "work is left: {planned:?}");
-        *self.ending().left.lock() = Some(Left::Settled(self.counters().effects));
+        *self.ending().left.lock() = Some(Left::Settled(effects));
     }
 
     /// The same where an object waits for a person: there is nothing to write, and the plan names what is not known.
     pub(crate) async fn waits(&self, stage: &Stage) {
-        let planned = self.await_plan(stage, 3).await;
+        let (planned, effects) = self.await_plan(stage, 3).await;
         assert_eq!((planned.code, planned.error.as_str()), (Some(3), ""), "{planned:?}");
-        *self.ending().left.lock() = Some(Left::Settled(self.counters().effects));
+        *self.ending().left.lock() = Some(Left::Settled(effects));
     }
 
     /// There is work left, or nobody to ask: `why`.
@@ -70,8 +72,8 @@ impl Cloud {
         self.ending().asked.lock().unwrap_or_else(|| self.exchanges().len())
     }
 
-    /// The plan that ends with this code, else the last one that was made.
-    async fn await_plan(&self, stage: &Stage, code: i32) -> Planned {
+    /// The plan that ends with this code, else the last one that was made; and how many effects the cloud had then.
+    async fn await_plan(&self, stage: &Stage, code: i32) -> (Planned, usize) {
         let asked = self.asked();
         self.ending().asked.lock().get_or_insert(asked);
         // What is stable is to be seen; a plan that does not know is none.
@@ -80,13 +82,8 @@ impl Cloud {
         let (environment, flags) = self.ending().configured.lock().clone();
         let environment: Vec<_> = environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        let begun = Instant::now();
-        let planned = loop {
-            let planned = all(stage, self, &environment, &flags).await;
-            if planned.code == Some(code) || begun.elapsed() > SETTLES {
-                break planned;
-            }
-        };
+        let plan = || all(stage, self, &environment, &flags);
+        let planned = at_rest(|| self.counters().effects, plan, |planned| planned.code == Some(code)).await;
         self.set(|settings| settings.faults = faults);
         planned
     }
@@ -104,6 +101,47 @@ impl Cloud {
             Some(Left::Open) => {}
         }
     }
+}
+
+/// The first plan that is wanted while nobody changes the cloud, else the last one; and the effects then. Of what the host writes again and
+/// again, a plan between two writes knows nothing.
+async fn at_rest<P: Debug>(
+    effects: impl Fn() -> usize,
+    plan: impl AsyncFn() -> P,
+    is_wanted: impl Fn(&P) -> bool,
+) -> (P, usize) {
+    let begun = Instant::now();
+    loop {
+        let before = effects();
+        let planned = plan().await;
+        let is_over = begun.elapsed() > SETTLES;
+        if is_over || before == effects() && is_wanted(&planned) {
+            assert_eq!(before, effects(), "somebody changes the cloud all the time: {planned:?}");
+            return (planned, before);
+        }
+    }
+}
+
+/// The plans take a second each, and are empty from the third on. The cloud has changed this often after so many.
+async fn rests(effects: impl Fn(usize) -> usize) -> (usize, usize) {
+    let plans = AtomicUsize::new(0);
+    let plan = async || {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        plans.fetch_add(1, Ordering::Relaxed) + 1
+    };
+    at_rest(|| effects(plans.load(Ordering::Relaxed)), plan, |number| *number >= 3).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_is_at_rest_when_nothing_is_planned_and_nothing_happens() {
+    assert_eq!(rests(|_| 7).await, (3, 7));
+    assert_eq!(rests(|plans| plans.min(5)).await, (6, 5), "the host has just written");
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "somebody changes the cloud all the time")]
+async fn a_host_that_writes_without_end_is_not_at_rest() {
+    rests(|plans| plans).await;
 }
 
 #[tokio::test]

@@ -1,13 +1,13 @@
 //! `wasm-ccm uninstall --plan`: its commands, given to a shell and to a real kubectl, leave nothing.
 
-use std::process::Command;
+use std::process::{Command, Output};
 
 use ccm_cluster::{NodeFixture, Settings, ensure_binaries};
 use ccm_e2e::host::until;
 use ccm_e2e::manifest;
 use k8s_openapi::api::rbac::v1::Role;
 use kube::Api;
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::overlay::{Manifests, start};
@@ -56,12 +56,17 @@ impl Plan {
 
 /// Gives a command to a shell, as an administrator.
 async fn paste(stage: &Stage, command: &str) {
+    let pasted = pasted(stage, command).await;
+    assert!(pasted.status.success(), "{command}: {}", String::from_utf8_lossy(&pasted.stderr));
+}
+
+/// The same, however it ends.
+async fn pasted(stage: &Stage, command: &str) -> Output {
     let programs = ensure_binaries().await.unwrap();
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).env("PATH", path).env("KUBECONFIG", stage.cluster.kubeconfig());
-    let pasted = ended(shell.env("KUBECACHEDIR", stage.folder()));
-    assert!(pasted.status.success(), "{command}: {}", String::from_utf8_lossy(&pasted.stderr));
+    ended(shell.env("KUBECACHEDIR", stage.folder()))
 }
 
 async fn paste_all(stage: &Stage, plan: &Plan, step: &str) {
@@ -187,6 +192,32 @@ async fn after_the_host_is_gone_its_commands_free_a_service_that_hangs_and_leave
     assert_eq!(taints, ["example.com/theirs"]);
     let conditions = off.status.unwrap().conditions.unwrap();
     assert_eq!(conditions.iter().map(|one| one.type_.as_str()).collect::<Vec<_>>(), ["Ready"]);
+}
+
+/// An administrator reads the plan today, and pastes it tomorrow.
+#[tokio::test]
+async fn a_command_for_a_service_leaves_another_one_of_that_name_alone() {
+    let stage = Stage::bare(Settings::default()).await;
+    let client = stage.client();
+    let hangs = async || {
+        serve(client, "web", json!({ "metadata": { "finalizers": [FINALIZER] } })).await;
+        let time = "2026-11-26T09:30:00Z";
+        let ready = json!({ "type": "LoadBalancerReady", "status": "True", "reason": "Ensured", "message": "", "lastTransitionTime": time });
+        let status = Patch::Merge(json!({ "status": { "conditions": [ready] } }));
+        services(client).patch_status("web", &PatchParams::default(), &status).await.unwrap();
+    };
+    hangs().await;
+    let commands = Plan::of(&stage).step("load-balancers");
+    let [(object, command)] = commands.as_slice() else { panic!("{commands:?}") };
+    assert_eq!(object, "Service default/web");
+    delete(client, "web").await;
+    paste(&stage, command).await;
+    assert!(services(client).get_opt("web").await.unwrap().is_none(), "it hangs on");
+
+    hangs().await;
+    let refused = pasted(&stage, command).await;
+    assert!(!refused.status.success(), "{command}");
+    assert_eq!(the(client, "web").await.metadata.finalizers.unwrap(), [FINALIZER]);
 }
 
 #[tokio::test]
