@@ -14,13 +14,13 @@ use tracing_subscriber::{EnvFilter, Layer};
 /// `traces` alone.
 pub(crate) fn start(format: LogFormat, verbosity: u8, traces: Option<TraceLayer>) {
     let filter = match verbosity {
-        0..=3 => "info,kube_client=off,kube_runtime=off,ccm_spans=off",
+        0..=3 => "info,kube_client=off,kube_runtime=off",
         4 | 5 => {
-            "debug,kube=info,hyper=info,hyper_util=info,h2=info,rustls=info,tower=info,wasmtime=info,cranelift=info,ccm_spans=off"
+            "debug,kube=info,hyper=info,hyper_util=info,h2=info,rustls=info,tower=info,wasmtime=info,cranelift=info"
         }
-        6.. => "trace,cranelift=info,regalloc2=info,ccm_spans=off",
+        6.. => "trace,cranelift=info,regalloc2=info",
     };
-    let filter = EnvFilter::new(filter);
+    let filter = EnvFilter::new(format!("{filter},{}=off", ccm_cloud::SPANS));
     // An error means that a logger is installed already, which then goes on.
     drop(match traces {
         None => tracing_subscriber::registry().with(filter).with(lines(format)).try_init(),
