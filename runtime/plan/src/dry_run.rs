@@ -26,6 +26,7 @@ use crate::api_server::read_only;
 use crate::journal::Journal;
 use crate::pending::Pending;
 use crate::planner::{Controllers, PlanParts, Planner, Settings, name_of};
+use crate::report::Kind;
 
 /// How long a change waits for others that the same look sees. Another manager that works on it has mostly begun by then.
 const DEBOUNCE: Duration = Duration::from_secs(1);
@@ -91,7 +92,7 @@ pub async fn dry_run(mut parts: DryRunParts) {
 
 /// What was seen of objects last: changes that no controller reads, such as heartbeats, are none.
 struct Seen {
-    /// Of each Node, what controllers read, and as much of that as load balancers and routes hang on.
+    /// Of each Node, what controllers read, and as much of that as load balancers and routes depend on.
     nodes: HashMap<String, (u64, u64)>,
     /// Of each Service its version.
     services: HashMap<(String, String), Option<String>>,
@@ -103,7 +104,7 @@ enum NodeChange {
     None,
     /// The Node alone.
     Own,
-    /// Also what other objects hang on.
+    /// Also what other objects depend on.
     Shared,
 }
 
@@ -242,7 +243,7 @@ async fn work(parts: &DryRunParts, agenda: &Mutex<Agenda>, news: &Notify) {
                 agenda.by(Look::NodesAgain, now + wait);
             }
             if due.iter().any(is_about_services)
-                && let Some(wait) = services_wait.until_next(parts.pending.names("Service").into_iter().collect())
+                && let Some(wait) = services_wait.until_next(parts.pending.names(Kind::Service).into_iter().collect())
             {
                 agenda.by(Look::ServicesAgain, now + wait);
             }
@@ -285,11 +286,11 @@ fn unsettled_nodes(parts: &DryRunParts) -> BTreeSet<String> {
     let nodes = parts.nodes.reader().state();
     let is_open = |node: &Node| !node.is_deleting && (node.ready.as_deref() != Some("True") || is_uninitialized(node));
     let open = nodes.iter().filter(|node| is_open(node)).map(|node| node.name_any());
-    open.chain(parts.pending.names("Node")).collect()
+    open.chain(parts.pending.names(Kind::Node)).collect()
 }
 
-/// Which Nodes a look is about. With one of them come all about which the last word is not spoken: how many Nodes may be deleted hangs on how
-/// many there are to delete.
+/// Which Nodes a look is about. With one of them come all that are not settled: how many Nodes may be deleted depends on how many there are to
+/// delete.
 fn nodes_of(parts: &DryRunParts, due: &BTreeSet<Look>) -> Vec<String> {
     if !due.iter().any(is_about_nodes) {
         return vec![];
@@ -308,13 +309,13 @@ fn nodes_of(parts: &DryRunParts, due: &BTreeSet<Look>) -> Vec<String> {
 /// Which Services a look is about: of those without a load balancer, there is nothing to see.
 fn services_of(parts: &DryRunParts, due: &BTreeSet<Look>) -> Vec<(String, String)> {
     let store = parts.services.reader();
-    let pending: BTreeSet<String> = parts.pending.names("Service").into_iter().collect();
-    let is_meant = |service: &Service| {
+    let pending: BTreeSet<String> = parts.pending.names(Kind::Service).into_iter().collect();
+    let meant = |service: &Service| {
         let (namespace, name) = name_of(service);
         let is_due = due.contains(&Look::Services) || due.contains(&Look::Service(namespace.clone(), name.clone()));
         (is_due && (is_load_balancer(service) || has_finalizer(service))).then_some((namespace, name))
     };
-    let mut names: BTreeSet<(String, String)> = store.state().iter().filter_map(|service| is_meant(service)).collect();
+    let mut names: BTreeSet<(String, String)> = store.state().iter().filter_map(|service| meant(service)).collect();
     let all = due.contains(&Look::Services) || due.contains(&Look::ServicesAgain);
     let pending = pending.iter().filter_map(|name| name.split_once('/'));
     let pending = pending.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
@@ -352,10 +353,10 @@ async fn look(parts: &DryRunParts, due: &BTreeSet<Look>) {
         pending.looked(said(parts, planner.services(&names)).await, None);
     }
     if due.contains(&Look::Routes) {
-        pending.looked(said(parts, planner.routes()).await, Some("Routes"));
+        pending.looked(said(parts, planner.routes()).await, Some(Kind::Routes));
     }
     if due.contains(&Look::Cluster) {
-        pending.looked(said(parts, planner.cluster()).await, Some("Cluster"));
+        pending.looked(said(parts, planner.cluster()).await, Some(Kind::Cluster));
     }
 }
 

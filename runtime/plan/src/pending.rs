@@ -13,7 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
-use crate::report::{ObjectPlan, Write, plain};
+use crate::report::{Kind, ObjectPlan, Write, plain};
 
 /// Most bytes of one write that are told; a body can be as long as a request.
 const MAX_TOLD: usize = 4_096;
@@ -107,13 +107,13 @@ pub struct Pending {
 /// Which object it is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Object {
-    kind: &'static str,
+    kind: Kind,
     name: String,
 }
 
 impl fmt::Display for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.kind, self.name)
+        write!(f, "{} {}", self.kind.as_str(), self.name)
     }
 }
 
@@ -140,9 +140,9 @@ impl Pending {
         list
     }
 
-    /// What is pending for one object: `Service` with `NAMESPACE/NAME`, or `Node`.
+    /// What is pending for one object. The name of a Service is `NAMESPACE/NAME`.
     #[must_use]
-    pub fn of(&self, kind: &'static str, name: &str) -> PendingList {
+    pub fn of(&self, kind: Kind, name: &str) -> PendingList {
         let object = Object { kind, name: name.to_owned() };
         let known = self.objects.lock().get(&object).cloned().unwrap_or_default();
         PendingList {
@@ -153,13 +153,13 @@ impl Pending {
     }
 
     /// Names of objects of a kind with a write, or of which something is not known.
-    pub(crate) fn names(&self, kind: &str) -> Vec<String> {
+    pub(crate) fn names(&self, kind: Kind) -> Vec<String> {
         let objects = self.objects.lock();
         objects.keys().filter(|object| object.kind == kind).map(|object| object.name.clone()).collect()
     }
 
     /// These objects were looked at. With `kind`, all of that kind were: what is not among them is gone.
-    pub(crate) fn looked(&self, plans: Vec<ObjectPlan>, kind: Option<&'static str>) {
+    pub(crate) fn looked(&self, plans: Vec<ObjectPlan>, kind: Option<Kind>) {
         let now = Timestamp::now();
         let mut objects = self.objects.lock();
         if let Some(kind) = kind {
@@ -179,14 +179,14 @@ impl Pending {
 
     fn count(&self, objects: &BTreeMap<Object, Known>) {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        for kind in ["Node", "Service", "Routes", "Cluster"] {
+        for kind in Kind::ALL {
             let of_kind = || objects.iter().filter(|(object, _)| object.kind == kind).map(|(_, known)| known);
             for to in ["cloud", "cluster", "note"] {
                 let writes = of_kind().flat_map(|known| &known.writes).filter(|one| one.write.parts().0 == to);
-                self.metrics.writes.get_or_create(&WriteLabels { kind, to }).set(number(writes.count()));
+                self.metrics.writes.get_or_create(&WriteLabels { kind: kind.as_str(), to }).set(number(writes.count()));
             }
             let unknown = of_kind().filter(|known| known.unknown.is_some()).count();
-            self.metrics.unknown.get_or_create(&KindLabels { kind }).set(number(unknown));
+            self.metrics.unknown.get_or_create(&KindLabels { kind: kind.as_str() }).set(number(unknown));
         }
     }
 }
@@ -229,10 +229,8 @@ impl Standing {
 
     fn line(&self) -> String {
         let (to, method, path, body) = self.write.parts();
-        let mut line = plain(&format!("{to} {method} {path}"));
-        if !body.is_null() {
-            line = format!("{line} {body}");
-        }
+        let body = if body.is_null() { String::new() } else { format!(" {body}") };
+        let mut line = plain(&format!("{to} {method} {path}{body}"));
         if line.len() > MAX_TOLD {
             line.truncate(line.floor_char_boundary(MAX_TOLD));
             line.push('…');
@@ -289,7 +287,7 @@ mod tests {
     }
 
     fn plan(writes: Vec<Write>) -> ObjectPlan {
-        ObjectPlan { kind: "Service", name: "default/web".to_owned(), writes, ..ObjectPlan::default() }
+        ObjectPlan { kind: Kind::Service, name: "default/web".to_owned(), writes, ..ObjectPlan::default() }
     }
 
     fn since(pending: &Pending) -> Vec<Timestamp> {
@@ -334,7 +332,7 @@ mod tests {
         let before = pending.list().writes;
         pending.looked(vec![ObjectPlan { unknown: Some("the cloud said\n500".to_owned()), ..plan(vec![]) }], None);
         let web = "Service default/web".to_owned();
-        let list = pending.of("Service", "default/web");
+        let list = pending.of(Kind::Service, "default/web");
         assert_eq!((list.writes, list.unknown), (before, vec![(web, "the cloud said 500".to_owned())]));
         pending.looked(vec![plan(vec![])], None);
         let list = pending.list();
@@ -346,9 +344,12 @@ mod tests {
     fn what_is_no_more_among_all_of_its_kind_is_gone_and_no_other_kind() {
         let (pending, _) = pending();
         let of = |kind, name: &str| ObjectPlan { kind, name: name.to_owned(), ..plan(vec![patch(Value::Null)]) };
-        pending.looked(vec![of("Routes", "a"), of("Routes", "b"), of("Cluster", "b")], None);
-        pending.looked(vec![of("Routes", "a")], Some("Routes"));
-        assert_eq!((pending.names("Routes"), pending.names("Cluster")), (vec!["a".to_owned()], vec!["b".to_owned()]));
+        pending.looked(vec![of(Kind::Routes, "a"), of(Kind::Routes, "b"), of(Kind::Cluster, "b")], None);
+        pending.looked(vec![of(Kind::Routes, "a")], Some(Kind::Routes));
+        assert_eq!(
+            (pending.names(Kind::Routes), pending.names(Kind::Cluster)),
+            (vec!["a".to_owned()], vec!["b".to_owned()])
+        );
     }
 
     #[test]

@@ -24,7 +24,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::journal::{Journal, Stopped};
-use crate::report::{ObjectPlan, Plan};
+use crate::report::{Kind, ObjectPlan, Plan};
 
 /// Nodes that are asked about at the same time, so that the lookups become few calls.
 const NODES: usize = 500;
@@ -216,7 +216,7 @@ impl Planner {
                 stopped.extend(self.parts.journal.take());
             }
         }
-        let planned = |(name, (done, stopped)): (&str, _)| ObjectPlan::new("Node", name.to_owned(), done, stopped);
+        let planned = |(name, (done, stopped)): (&str, _)| ObjectPlan::new(Kind::Node, name.to_owned(), done, stopped);
         rehearsed.into_iter().map(planned).collect()
     }
 
@@ -231,7 +231,7 @@ impl Planner {
             drop(journal.take());
             let stopped = journal.change_of_a_cloud();
             let done = controller.rehearse(namespace, name, &stopped).await;
-            planned.push(ObjectPlan::new("Service", format!("{namespace}/{name}"), done, journal.take()));
+            planned.push(ObjectPlan::new(Kind::Service, format!("{namespace}/{name}"), done, journal.take()));
         }
         planned
     }
@@ -243,7 +243,7 @@ impl Planner {
         for provider in controller.providers() {
             let stopped = self.parts.journal.change_of_a_cloud();
             let done = controller.rehearse(provider, &stopped).await;
-            planned.push(ObjectPlan::new("Routes", provider.to_owned(), done, self.parts.journal.take()));
+            planned.push(ObjectPlan::new(Kind::Routes, provider.to_owned(), done, self.parts.journal.take()));
         }
         planned
     }
@@ -256,7 +256,7 @@ impl Planner {
         let mut planned = vec![];
         for provider in controller.providers() {
             let done = controller.rehearse(provider).await;
-            planned.push(ObjectPlan::new("Cluster", provider.to_owned(), done, self.parts.journal.take()));
+            planned.push(ObjectPlan::new(Kind::Cluster, provider.to_owned(), done, self.parts.journal.take()));
         }
         planned
     }

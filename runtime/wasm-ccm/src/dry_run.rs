@@ -11,7 +11,7 @@ use ccm_apiserver::{EventWriter, Pings, client};
 use ccm_cloud::Leadership;
 use ccm_controllers::{ClusterAddresses, Metrics, Reflector, ReflectorHandle};
 use ccm_diagnosis::Target;
-use ccm_plan::{Controllers, DryRunParts, Journal, Pending, PendingList, Periods, dry_run, sealed};
+use ccm_plan::{DryRunParts, Journal, Kind, Pending, PendingList, Periods, dry_run, sealed};
 use ccm_rollout::opened::Opened;
 use ccm_status::{DryRun as Shown, PendingWrite, ROWS, Rows, Trouble};
 use k8s_openapi::api::core::v1::Service;
@@ -24,7 +24,7 @@ use crate::plan;
 use crate::stores::Stores;
 use crate::tasks::Tasks;
 use ccm_cli::RunArgs;
-use ccm_cli::controller_names::{Controller, Selection};
+use ccm_cli::controller_names::Selection;
 
 /// What `/readyz` and the status page say in the place of the leader.
 pub(crate) const SAYS: &str = "dry run: this process writes nothing, and takes part in no election";
@@ -107,12 +107,7 @@ impl DryRun {
             nodes: stores.nodes,
             providers: Box::new(move || opened(&providers)),
             addresses,
-            controllers: Controllers {
-                node: selection.has(Controller::Node),
-                node_lifecycle: selection.has(Controller::NodeLifecycle),
-                service: selection.has(Controller::Service),
-                cluster: selection.has(Controller::Cluster),
-            },
+            controllers: plan::planned_controllers(selection),
             settings: plan::settings(args, selection)?,
             periods: periods(args),
             is_talkative: args.v >= 4 || args.trace_http,
@@ -190,8 +185,8 @@ pub(crate) fn shown(pending: &Pending) -> Shown {
 /// For `explain`: what would be written to one object, in one line each.
 pub(crate) fn lines(pending: &Pending, target: &Target) -> Vec<String> {
     let PendingList { writes, unknown, as_of } = match target {
-        Target::Service { namespace, name } => pending.of("Service", &format!("{namespace}/{name}")),
-        Target::Node { name } => pending.of("Node", name),
+        Target::Service { namespace, name } => pending.of(Kind::Service, &format!("{namespace}/{name}")),
+        Target::Node { name } => pending.of(Kind::Node, name),
     };
     let Some(as_of) = as_of else { return vec!["nothing was looked at yet".to_owned()] };
     let written = writes.iter().map(|one| format!("would write since {:.0}: {}", one.since, one.write));

@@ -30,7 +30,7 @@ fn node(change: &Value) -> Node {
 }
 
 #[test]
-fn a_heartbeat_is_no_change_and_only_what_others_hang_on_is_looked_at_with_them() {
+fn a_heartbeat_is_no_change_and_only_what_others_depend_on_is_looked_at_with_them() {
     let mut seen = Seen { nodes: HashMap::new(), services: HashMap::new() };
     let heartbeat = json!({
         "/metadata/resourceVersion": "8",
