@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
-use ccm_diagnosis::{Access, DoctorSettings, RightsOf, address};
+use ccm_diagnosis::{DoctorSettings, RightsOf, address};
 use ccm_rollout::config::duration::parse;
 use ccm_rollout::config::{self, ProviderConfig};
 use clap::Args;
 
+use super::cluster::ApiServerArgs;
 use super::leader::LeaderArgs;
 use super::provider::{RecordArgs, SINGLE};
 use super::tools::Output;
@@ -20,12 +21,8 @@ const OVERLAY: &str = "configmap:kube-system/wasm-ccm-provider";
 // No `Debug`: what an operator writes may be a secret.
 #[derive(Args)]
 pub struct DoctorArgs {
-    /// How to reach the API server. Without it, the service account of the pod is used.
-    #[arg(long, value_name = "FILE", help_heading = "Cluster")]
-    kubeconfig: Option<PathBuf>,
-    /// URL of the API server; replaces the address in the kubeconfig.
-    #[arg(long, value_name = "URL", help_heading = "Cluster")]
-    master: Option<String>,
+    #[command(flatten, next_help_heading = "Cluster")]
+    api_server: ApiServerArgs,
     /// The name of the cluster, for the provider.
     #[arg(long, default_value = "kubernetes", value_parser = super::cluster_name, help_heading = "Cluster")]
     cluster_name: String,
@@ -48,7 +45,8 @@ pub struct DoctorArgs {
     providers: Option<PathBuf>,
     #[command(flatten)]
     record: RecordArgs,
-    /// Also ask the cloud whether it accepts the credentials.
+    /// Also ask the cloud: go to each endpoint without any credential, to say whether its name resolves and its certificate is trusted, and then
+    /// ask whether the cloud accepts the credentials.
     #[arg(long, help_heading = "Provider")]
     online: bool,
     /// Address of the health port of the leader, such as https://127.0.0.1:10258, where doctor reads how many requests the cloud leaves. Without
@@ -87,7 +85,7 @@ impl DoctorArgs {
     pub fn settings(&self) -> Result<DoctorSettings> {
         drop(self.leader.settings()?);
         Ok(DoctorSettings {
-            access: Access { kubeconfig: self.kubeconfig.clone(), master: self.master.clone() },
+            access: self.api_server.access(),
             cluster_name: self.cluster_name.clone(),
             rights_of: self.rights_of.clone(),
             beside: self.beside.clone(),

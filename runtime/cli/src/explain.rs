@@ -1,11 +1,10 @@
 //! Flags of `explain`.
 
-use std::path::PathBuf;
-
 use anyhow::{Error, Result};
-use ccm_diagnosis::{Access, ExplainSettings, Wanted, address};
+use ccm_diagnosis::{ExplainSettings, Wanted, address};
 use clap::Args;
 
+use super::cluster::{ApiServerArgs, LeaseArgs};
 use super::tools::Output;
 
 /// Flags of `explain`.
@@ -22,18 +21,10 @@ pub struct ExplainArgs {
     /// makes a short-lived one of the ServiceAccount wasm-ccm-reader that only the host accepts.
     #[arg(long, value_name = "URL")]
     address: Option<String>,
-    /// How to reach the API server. Without it, the service account of the pod is used.
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// URL of the API server; replaces the address in the kubeconfig.
-    #[arg(long, value_name = "URL")]
-    master: Option<String>,
-    /// Name of the Lease by which the leader is found, as for `run`.
-    #[arg(long, value_name = "NAME", default_value = "cloud-controller-manager")]
-    leader_elect_resource_name: String,
-    /// Namespace of the Lease and of the pods of the host, as for `run`.
-    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
-    leader_elect_resource_namespace: String,
+    #[command(flatten)]
+    api_server: ApiServerArgs,
+    #[command(flatten)]
+    lease: LeaseArgs,
     /// Output format.
     #[arg(long, short, value_enum, default_value = "text")]
     pub output: Output,
@@ -49,9 +40,9 @@ impl ExplainArgs {
         Ok(ExplainSettings {
             wanted: Wanted::parse(&self.object, self.namespace.as_deref()).map_err(Error::msg)?,
             address: self.address.as_deref().map(address).transpose()?,
-            access: Access { kubeconfig: self.kubeconfig.clone(), master: self.master.clone() },
-            namespace: self.leader_elect_resource_namespace.clone(),
-            lease: self.leader_elect_resource_name.clone(),
+            access: self.api_server.access(),
+            namespace: self.lease.namespace.clone(),
+            lease: self.lease.name.clone(),
         })
     }
 }

@@ -4,6 +4,7 @@ mod access;
 mod annotations;
 #[cfg(test)]
 mod cases;
+mod cluster;
 pub mod controller_names;
 mod controllers;
 mod doctor;
@@ -78,8 +79,8 @@ pub enum Command {
     Check(Box<CheckArgs>),
     /// Write a component to a ConfigMap, if `run` would accept it.
     Push(Box<PushArgs>),
-    /// Look for what keeps the cluster and the host from working together: rights, Leases, Nodes, providers, Services, certificates. Print one
-    /// line for each with what is wrong and the fix. Nothing is changed.
+    /// Look for what keeps the cluster and the host from working together: rights, Leases, pods of the host, other managers, Nodes, providers,
+    /// the way to the cloud and its limit, Services, certificates. Print one line for each with what is wrong and the fix. Nothing is changed.
     Doctor(Box<DoctorArgs>),
     /// Explain why a Service or a Node is as it is: who takes care of it, the last decision, the failing request to the cloud, the next try, and
     /// what to do. Nothing is changed.

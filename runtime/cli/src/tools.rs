@@ -1,4 +1,4 @@
-//! Flags of `check`, `push`, `new` and `inspect`.
+//! Flags of the tools: `check`, `push`, `inspect`, `new`, `completion`, `man`; and how they show something.
 
 use std::path::PathBuf;
 
@@ -6,6 +6,7 @@ use ccm_rollout::config::Wasi;
 use ccm_rollout::config::limit_preset::LimitPreset;
 use clap::{Args, ValueEnum};
 
+use super::cluster::ApiServerArgs;
 use super::provider::{ComponentArgs, ConfigArgs, limit_preset, pair, wasi};
 
 /// Flags of `check`.
@@ -56,12 +57,9 @@ pub struct PushArgs {
     /// Create the ConfigMap, or the key in it, if it does not exist.
     #[arg(long)]
     pub create: bool,
-    /// How to reach the API server. Without it, the service account of the pod is used.
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-    /// URL of the API server; replaces the address in the kubeconfig.
-    #[arg(long, value_name = "URL")]
-    pub master: Option<String>,
+    /// Where the API server is.
+    #[command(flatten)]
+    pub api_server: ApiServerArgs,
     /// How the component is read.
     #[command(flatten)]
     pub component: ComponentArgs,

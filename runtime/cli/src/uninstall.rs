@@ -1,11 +1,10 @@
 //! Flags of `uninstall`.
 
-use std::path::PathBuf;
-
 use anyhow::{Result, ensure};
-use ccm_diagnosis::{Access, UninstallSettings};
+use ccm_diagnosis::UninstallSettings;
 use clap::Args;
 
+use super::cluster::{ApiServerArgs, LeaseArgs};
 use super::tools::Output;
 
 /// Flags of `uninstall`.
@@ -14,18 +13,10 @@ pub struct UninstallArgs {
     /// List what would be left in the cluster, with the command that removes each, in their order. Exit with code 2 if there is something.
     #[arg(long)]
     plan: bool,
-    /// How to reach the API server. Without it, the service account of the pod is used.
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// URL of the API server; replaces the address in the kubeconfig.
-    #[arg(long, value_name = "URL")]
-    master: Option<String>,
-    /// Name of the Lease of the host, as for `run`.
-    #[arg(long, value_name = "NAME", default_value = "cloud-controller-manager")]
-    leader_elect_resource_name: String,
-    /// Namespace of the Lease and of the pods of the host, as for `run`.
-    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
-    leader_elect_resource_namespace: String,
+    #[command(flatten)]
+    api_server: ApiServerArgs,
+    #[command(flatten)]
+    lease: LeaseArgs,
     /// Output format.
     #[arg(long, short, value_enum, default_value = "text")]
     pub output: Output,
@@ -43,9 +34,9 @@ impl UninstallArgs {
             "uninstall changes nothing itself: `wasm-ccm uninstall --plan` lists what would be left, and docs/guides/remove.md says how to remove it"
         );
         Ok(UninstallSettings {
-            access: Access { kubeconfig: self.kubeconfig.clone(), master: self.master.clone() },
-            namespace: self.leader_elect_resource_namespace.clone(),
-            lease: self.leader_elect_resource_name.clone(),
+            access: self.api_server.access(),
+            namespace: self.lease.namespace.clone(),
+            lease: self.lease.name.clone(),
         })
     }
 }

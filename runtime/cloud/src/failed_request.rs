@@ -2,6 +2,16 @@
 
 use tokio::time::Instant;
 
+/// Whether a provider's message speaks of the request with this ID and this operation: by the ID, else by the words with which the host
+/// describes requests to providers.
+#[must_use]
+pub fn names_request(message: &str, id: Option<&str>, operation: &str) -> bool {
+    match id.filter(|id| !id.is_empty()) {
+        Some(id) => message.contains(&format!("(request ID {id})")),
+        None => !operation.is_empty() && message.contains(&format!("{operation}: ")),
+    }
+}
+
 /// A request to a cloud that was refused, or that has no answer. No part of it holds a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedRequest {
@@ -28,18 +38,38 @@ pub struct FailedRequest {
 }
 
 impl FailedRequest {
-    /// Whether a provider's message speaks of it: by its ID, else by the words with which the host describes it to providers.
+    /// Whether a provider's message speaks of it, as [`names_request`] judges.
     #[must_use]
     pub fn is_named_in(&self, message: &str) -> bool {
-        match &self.request_id {
-            Some(id) => message.contains(&format!("(request ID {id})")),
-            None => !self.operation.is_empty() && message.contains(&format!("{}: ", self.operation)),
-        }
+        names_request(message, self.request_id.as_deref(), &self.operation)
     }
 
     /// Whether it asked for something that is not there, which is an answer like any other to most who ask.
     #[must_use]
     pub fn is_only_absent(&self) -> bool {
         self.status == Some(404) && matches!(self.method, "GET" | "HEAD")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_names_a_request_by_its_id_else_by_its_operation() {
+        let operation = "POST /v2/load_balancers";
+        for (message, id, operation, is_named) in [
+            ("POST /v2/load_balancers: 422 (request ID r-1)", Some("r-1"), operation, true),
+            ("POST /v2/load_balancers: 422 (request ID r-12)", Some("r-1"), operation, false),
+            ("POST /v2/load_balancers: 422 (request ID r-12)", Some("r-12"), operation, true),
+            ("POST /v2/load_balancers: 422 (request ID r-12)", Some("r-2"), operation, false),
+            ("POST /v2/load_balancers: 502", Some(""), operation, true),
+            ("POST /v2/load_balancers: 502", None, operation, true),
+            ("POST /v2/load_balancers/7: 502", None, operation, false),
+            ("no address", None, operation, false),
+            (": no address", None, "", false),
+        ] {
+            assert_eq!(names_request(message, id, operation), is_named, "{message} {id:?} {operation}");
+        }
     }
 }

@@ -17,6 +17,7 @@ mod leadership;
 mod load_balancer;
 mod lookups;
 mod node;
+mod plain;
 mod route;
 mod selector;
 mod service;
@@ -32,13 +33,14 @@ pub use descriptor::{
     SharedAddresses, Source, TlsSources, ValueKind,
 };
 pub use event::{EventSink, Severity, Subject};
-pub use failed_request::FailedRequest;
+pub use failed_request::{FailedRequest, names_request};
 pub use failure::{Failure, FindError, Problem, Reaction};
 pub use instance::{Finding, Instance, InstanceState, Instances, Need};
 pub use leadership::{Alone, ForbiddenChange, Leadership};
 pub use load_balancer::{CallFuture, LoadBalancerSource, LoadBalancers, Mark, Outcome, Standing, Wish};
 pub use lookups::{Keeper, Lookups, Member};
 pub use node::{Address, AddressKind, Described, Node};
+pub use plain::is_plain;
 pub use route::{Route, RouteChangeError, RouteOutcome, RouteSource, RouteState, RouteWish, Routes};
 pub use selector::NodeSelector;
 pub use service::{

@@ -2,19 +2,23 @@
 //! and write nothing.
 //!
 //! ```text
-//! doctor ──▶ ask ◀── explain
-//!             │         │
-//!         API server    └──▶ page of the leader
+//!           doctor   explain   uninstall
+//!               └───┐   │   ┌───┘
+//!                   ▼   ▼   ▼
+//!                      ask
+//!               ┌───────┴───────┐
+//!               ▼               ▼
+//!          API server    pages of the leader
 //! ```
 //!
 //! | module | does |
 //! |---|---|
-//! | `ask` | reads the cluster and judges what both commands need: Leases, pods, Nodes, Services, Events |
+//! | `ask` | reads the cluster and the leader, and judges what the commands need: Leases, pods, Nodes, Services, Events |
 //! | `doctor` | looks for what keeps a cluster and its host from working together |
 //! | `explain` | leads from one object to the reason |
 //! | `uninstall` | looks for what would be left without the host |
 //! | `plain` | texts of others, without what a terminal obeys |
-//! | `verdict` | how both end |
+//! | `verdict` | how `doctor` and `explain` end |
 
 mod ask;
 mod doctor;
@@ -23,11 +27,9 @@ mod plain;
 mod uninstall;
 mod verdict;
 
-pub use ask::Access;
+pub use ask::{Access, address};
 pub use doctor::{DoctorSettings, Report, RightsOf, doctor};
-pub use explain::{
-    Answer, ExplainSettings, Explained, Explanation, Target, Wanted, WouldWrite, address, asked, explain,
-};
+pub use explain::{Answer, ExplainSettings, Explained, Explanation, Target, Wanted, WouldWrite, asked, explain};
 pub use plain::shown;
 pub use uninstall::{Remains, UninstallSettings, uninstall};
 pub use verdict::Verdict;

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use ccm_cloud::is_plain;
+
 /// A text in one line, without line ends and what else a terminal obeys.
 pub(crate) fn one_line(text: &str) -> String {
     let plain: String = text.chars().map(|c| if is_plain(c) { c } else { ' ' }).collect();
@@ -28,12 +30,6 @@ pub fn shown(json: String) -> String {
         }
     }
     shown
-}
-
-/// Whether a terminal shows it where it stands: no control character, no separator of lines, nothing that turns the direction of text.
-fn is_plain(c: char) -> bool {
-    !c.is_control()
-        && !matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Text of a guest or of a cloud as one line that people can read: in logs, errors and Events.
 
+use ccm_cloud::is_plain;
+
 /// A guest's text as one line of at most `limit` bytes (and a `…` where it was cut), without control characters: a guest
 /// cannot forge a second line, nor colours, nor a terminal's escape codes.
 #[must_use]
@@ -21,12 +23,6 @@ pub fn line(text: &str, limit: usize) -> String {
     line
 }
 
-/// Whether a character is shown as it is: no control character, no line separator, nothing that turns the direction of text.
-fn is_plain(c: char) -> bool {
-    !c.is_control()
-        && !matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -39,6 +35,7 @@ mod tests {
             ("a\nlevel=error fake", 100, "a\\nlevel=error fake"),
             ("\u{1b}[31mred k\r=v\0", 100, "\\u{1b}[31mred k\\r=v\\u{0}"),
             ("\u{202e}evil", 100, "\\u{202e}evil"),
+            ("\u{61c}evil", 100, "\\u{61c}evil"),
             ("0123456789", 5, "01234…"),
             ("012345 key=value", 8, "012345 k…"),
             ("0123\n", 5, "0123…"),

@@ -12,7 +12,7 @@ pub(crate) enum Look {
     Node(String),
     /// All Nodes.
     Nodes,
-    /// Nodes about which the last word is not spoken.
+    /// Nodes that are not settled.
     NodesAgain,
     /// One Service, by namespace and name.
     Service(String, String),
@@ -91,7 +91,8 @@ impl Pace {
     }
 }
 
-/// How long objects wait that something is to be written to, or of which something is not known: as long as after a failure of `run`.
+/// How long until objects are looked at again that have a pending write, or of which something is not known: as long as `run` waits after a
+/// failure.
 #[derive(Debug)]
 pub(crate) struct Waits {
     shortest: Duration,

@@ -29,6 +29,7 @@ use crate::api_server::read_only;
 use crate::journal::Journal;
 use crate::pending::Pending;
 use crate::planner::{Controllers, PlanParts, Planner, Settings, name_of};
+use crate::report::Kind;
 
 /// How long a change waits for others that the same look sees. Another manager that works on it has mostly begun by then.
 const DEBOUNCE: Duration = Duration::from_secs(1);
@@ -98,7 +99,7 @@ pub async fn dry_run(mut parts: DryRunParts) {
 
 /// What was seen of objects last: changes that no controller reads, such as heartbeats, are none.
 struct Seen {
-    /// Of each Node, what controllers read, and as much of that as load balancers and routes hang on.
+    /// Of each Node, what controllers read, and as much of that as load balancers and routes depend on.
     nodes: HashMap<String, (u64, u64)>,
     /// Of each Service its version.
     services: HashMap<(String, String), Option<String>>,
@@ -110,7 +111,7 @@ enum NodeChange {
     None,
     /// The Node alone.
     Own,
-    /// Also what other objects hang on.
+    /// Also what other objects depend on.
     Shared,
 }
 
@@ -269,7 +270,7 @@ async fn work(parts: &DryRunParts, agenda: &Mutex<Agenda>, news: &Notify) {
                 &mut agenda,
                 &mut services_pace,
                 looked,
-                &parts.pending.unsettled("Service").into_iter().collect(),
+                &parts.pending.unsettled(Kind::Service).into_iter().collect(),
             );
             if due.contains(&Look::Cluster) {
                 agenda.hold(Look::Cluster, now + CLUSTER_PAUSE);
@@ -323,11 +324,11 @@ fn unsettled_nodes(parts: &DryRunParts) -> BTreeSet<String> {
     let nodes = parts.nodes.reader().state();
     let is_open = |node: &Node| !node.is_deleting && (node.ready.as_deref() != Some("True") || is_uninitialized(node));
     let open = nodes.iter().filter(|node| is_open(node)).map(|node| node.name_any());
-    open.chain(parts.pending.names("Node")).collect()
+    open.chain(parts.pending.names(Kind::Node)).collect()
 }
 
-/// Which Nodes a look is about. With one of them come all about which the last word is not spoken: how many Nodes may be deleted hangs on how
-/// many there are to delete.
+/// Which Nodes a look is about. With one of them come all that are not settled: how many Nodes may be deleted depends on how many there are to
+/// delete.
 fn nodes_of(parts: &DryRunParts, due: &BTreeSet<Look>) -> Vec<String> {
     if !due.iter().any(is_about_nodes) {
         return vec![];
@@ -346,13 +347,13 @@ fn nodes_of(parts: &DryRunParts, due: &BTreeSet<Look>) -> Vec<String> {
 /// Which Services a look is about: of those without a load balancer, there is nothing to see.
 fn services_of(parts: &DryRunParts, due: &BTreeSet<Look>) -> Vec<(String, String)> {
     let store = parts.services.reader();
-    let pending: BTreeSet<String> = parts.pending.names("Service").into_iter().collect();
-    let is_meant = |service: &Service| {
+    let pending: BTreeSet<String> = parts.pending.names(Kind::Service).into_iter().collect();
+    let meant = |service: &Service| {
         let (namespace, name) = name_of(service);
         let is_due = due.contains(&Look::Services) || due.contains(&Look::Service(namespace.clone(), name.clone()));
         (is_due && (is_load_balancer(service) || has_finalizer(service))).then_some((namespace, name))
     };
-    let mut names: BTreeSet<(String, String)> = store.state().iter().filter_map(|service| is_meant(service)).collect();
+    let mut names: BTreeSet<(String, String)> = store.state().iter().filter_map(|service| meant(service)).collect();
     let all = due.contains(&Look::Services);
     let parted = |name: &String| name.split_once('/').map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
     let is_due = |namespace: &str, name: &str| due.contains(&Look::Service(namespace.to_owned(), name.to_owned()));
@@ -383,11 +384,11 @@ async fn look(parts: &DryRunParts, due: &BTreeSet<Look>) -> Vec<(String, String)
         )
     })
     .await;
-    let (names, all) = (nodes_of(parts, due), due.contains(&Look::Nodes).then_some("Node"));
+    let (names, all) = (nodes_of(parts, due), due.contains(&Look::Nodes).then_some(Kind::Node));
     if !names.is_empty() || all.is_some() {
         pending.looked(Box::pin(said(parts, planner.nodes(&names))).await, all);
     }
-    let (names, all) = (services_of(parts, due), due.contains(&Look::Services).then_some("Service"));
+    let (names, all) = (services_of(parts, due), due.contains(&Look::Services).then_some(Kind::Service));
     for some in names.chunks(SERVICES_AT_ONCE) {
         let Some(controller) = said(parts, planner.service_rehearsal(some)).await else { break };
         // One that hangs does not hide the others.
@@ -396,13 +397,13 @@ async fn look(parts: &DryRunParts, due: &BTreeSet<Look>) -> Vec<(String, String)
         }
     }
     if !names.is_empty() || all.is_some() {
-        pending.ended(&["Service"], all);
+        pending.ended(&[Kind::Service], all);
     }
     if due.contains(&Look::Routes) {
-        pending.looked(said(parts, planner.routes()).await, Some("Routes"));
+        pending.looked(said(parts, planner.routes()).await, Some(Kind::Routes));
     }
     if due.contains(&Look::Cluster) {
-        pending.looked(said(parts, planner.cluster()).await, Some("Cluster"));
+        pending.looked(said(parts, planner.cluster()).await, Some(Kind::Cluster));
     }
     names
 }

@@ -29,5 +29,5 @@ pub use dry_run::{DryRunParts, Periods, dry_run};
 pub use journal::Journal;
 pub use pending::{Pending, PendingList, PendingWrite};
 pub use planner::{Controllers, PlanParts, Settings, Target, plan};
-pub use report::{ObjectPlan, Plan, Write};
+pub use report::{Kind, ObjectPlan, Plan, Write};
 pub use sealed::sealed;

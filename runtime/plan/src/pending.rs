@@ -15,7 +15,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
-use crate::report::{ObjectPlan, Write, plain};
+use crate::report::{Kind, ObjectPlan, Write, plain};
 
 /// Most bytes of one write that are told; a body can be as long as a request.
 const MAX_TOLD: usize = 4_096;
@@ -28,8 +28,6 @@ const FLEETING: [&str; 5] =
 /// The same in a note: it tells how far the cloud is, and the ID of the request that said so.
 const FLEETING_IN_NOTES: &str = "message";
 
-/// All kinds.
-const KINDS: [&str; 4] = ["Node", "Service", "Routes", "Cluster"];
 /// Why nothing is known of a kind.
 const NOT_LOOKED_AT: &str = "not all of them were looked at yet";
 
@@ -115,31 +113,31 @@ pub struct PendingList {
 pub struct Pending {
     objects: Arc<Mutex<BTreeMap<Object, Known>>>,
     /// Of each kind that is looked at, the time of the last look; none before all of that kind were looked at.
-    as_of: Arc<Mutex<BTreeMap<&'static str, Option<Timestamp>>>>,
+    as_of: Arc<Mutex<BTreeMap<Kind, Option<Timestamp>>>>,
     metrics: PendingMetrics,
 }
 
 /// Which object it is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Object {
-    kind: &'static str,
+    kind: Kind,
     name: String,
 }
 
 impl fmt::Display for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.kind, self.name)
+        write!(f, "{} {}", self.kind.as_str(), self.name)
     }
 }
 
 impl Pending {
     /// Nothing of these kinds was looked at. The metrics are parts of `registry`.
     #[must_use]
-    pub fn register(registry: &mut Registry, kinds: &[&'static str]) -> Self {
+    pub fn register(registry: &mut Registry, kinds: &[Kind]) -> Self {
         let metrics = PendingMetrics::register(registry);
         let as_of = kinds.iter().map(|kind| (*kind, None)).collect();
         let this = Self { objects: Arc::default(), as_of: Arc::new(Mutex::new(as_of)), metrics };
-        KINDS.iter().for_each(|kind| this.count(&BTreeMap::new(), kind));
+        Kind::ALL.into_iter().for_each(|kind| this.count(&BTreeMap::new(), kind));
         this
     }
 
@@ -151,7 +149,7 @@ impl Pending {
         // None is before any time.
         let mut list = PendingList { as_of: as_of.values().min().copied().flatten(), ..PendingList::default() };
         let unseen = as_of.iter().filter(|(_, at)| at.is_none());
-        list.unknown.extend(unseen.map(|(kind, _)| ((*kind).to_owned(), NOT_LOOKED_AT.to_owned())));
+        list.unknown.extend(unseen.map(|(kind, _)| (kind.as_str().to_owned(), NOT_LOOKED_AT.to_owned())));
         for (object, known) in objects.iter() {
             list.writes.extend(known.writes.iter().map(|standing| standing.told(object)));
             list.unknown.extend(known.unknown.clone().map(|why| (object.to_string(), why)));
@@ -160,26 +158,26 @@ impl Pending {
         list
     }
 
-    /// What is pending for one object: `Service` with `NAMESPACE/NAME`, or `Node`.
+    /// What is pending for one object. The name of a Service is `NAMESPACE/NAME`.
     #[must_use]
-    pub fn of(&self, kind: &'static str, name: &str) -> PendingList {
+    pub fn of(&self, kind: Kind, name: &str) -> PendingList {
         let object = Object { kind, name: name.to_owned() };
         let known = self.objects.lock().get(&object).cloned().unwrap_or_default();
         PendingList {
             writes: known.writes.iter().map(|standing| standing.told(&object)).collect(),
             unknown: known.unknown.map(|why| (object.to_string(), why)).into_iter().collect(),
-            as_of: self.as_of.lock().get(kind).copied().flatten(),
+            as_of: self.as_of.lock().get(&kind).copied().flatten(),
         }
     }
 
     /// Names of objects of a kind with a write, or of which something is not known.
-    pub(crate) fn names(&self, kind: &str) -> Vec<String> {
+    pub(crate) fn names(&self, kind: Kind) -> Vec<String> {
         let objects = self.objects.lock();
         objects.keys().filter(|object| object.kind == kind).map(|object| object.name.clone()).collect()
     }
 
     /// Names of objects of a kind with a change, or of which something is not known. Beside another manager, notes stay pending for ever.
-    pub(crate) fn unsettled(&self, kind: &str) -> Vec<String> {
+    pub(crate) fn unsettled(&self, kind: Kind) -> Vec<String> {
         let is_unsettled = |known: &Known| known.unknown.is_some() || known.writes.iter().any(Standing::is_change);
         let objects = self.objects.lock();
         let unsettled = objects.iter().filter(|(object, known)| object.kind == kind && is_unsettled(known));
@@ -195,7 +193,7 @@ impl Pending {
     }
 
     /// A look at these kinds has ended. `all` was looked at as a whole.
-    pub(crate) fn ended(&self, kinds: &[&'static str], all: Option<&'static str>) {
+    pub(crate) fn ended(&self, kinds: &[Kind], all: Option<Kind>) {
         let now = Some(Timestamp::now());
         for (kind, at) in self.as_of.lock().iter_mut() {
             if all == Some(*kind) || at.is_some() && kinds.contains(kind) {
@@ -204,11 +202,11 @@ impl Pending {
         }
         self.metrics.looks.inc();
         let objects = self.objects.lock();
-        kinds.iter().chain(&all).for_each(|kind| self.count(&objects, kind));
+        kinds.iter().copied().chain(all).for_each(|kind| self.count(&objects, kind));
     }
 
     /// These objects were looked at. With `kind`, all of that kind were: what is not among them is gone.
-    pub(crate) fn looked(&self, plans: Vec<ObjectPlan>, kind: Option<&'static str>) {
+    pub(crate) fn looked(&self, plans: Vec<ObjectPlan>, kind: Option<Kind>) {
         let now = Timestamp::now();
         let mut objects = self.objects.lock();
         if let Some(kind) = kind {
@@ -218,7 +216,7 @@ impl Pending {
                 take(&mut objects, ObjectPlan { kind, name: object.name, ..ObjectPlan::default() }, now);
             }
         }
-        let kinds: Vec<&str> = plans.iter().map(|plan| plan.kind).collect();
+        let kinds: Vec<Kind> = plans.iter().map(|plan| plan.kind).collect();
         for plan in plans {
             take(&mut objects, plan, now);
         }
@@ -226,19 +224,19 @@ impl Pending {
         self.ended(&kinds, kind);
     }
 
-    fn count(&self, objects: &BTreeMap<Object, Known>, kind: &'static str) {
+    fn count(&self, objects: &BTreeMap<Object, Known>, kind: Kind) {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let of_kind = || objects.iter().filter(|(object, _)| object.kind == kind).map(|(_, known)| known);
         for to in ["cloud", "cluster", "note"] {
             let writes = of_kind().flat_map(|known| &known.writes).filter(|one| one.to == to);
-            self.metrics.writes.get_or_create(&WriteLabels { kind, to }).set(number(writes.count()));
+            self.metrics.writes.get_or_create(&WriteLabels { kind: kind.as_str(), to }).set(number(writes.count()));
         }
         // What nobody has looked at is not nothing.
-        let is_unseen = self.as_of.lock().get(kind).is_some_and(Option::is_none);
+        let is_unseen = self.as_of.lock().get(&kind).is_some_and(Option::is_none);
         let unknown = of_kind().filter(|known| known.unknown.is_some()).count();
         self.metrics
             .unknown
-            .get_or_create(&KindLabels { kind })
+            .get_or_create(&KindLabels { kind: kind.as_str() })
             .set(number(unknown.saturating_add(usize::from(is_unseen))));
     }
 }
@@ -351,9 +349,9 @@ mod tests {
     /// All Services were looked at.
     fn pending() -> (Pending, Registry) {
         let mut registry = Registry::default();
-        let pending = Pending::register(&mut registry, &["Service"]);
-        pending.as_of.lock().insert("Service", Some(Timestamp::now()));
-        pending.count(&BTreeMap::new(), "Service");
+        let pending = Pending::register(&mut registry, &[Kind::Service]);
+        pending.as_of.lock().insert(Kind::Service, Some(Timestamp::now()));
+        pending.count(&BTreeMap::new(), Kind::Service);
         (pending, registry)
     }
 
@@ -362,7 +360,7 @@ mod tests {
     }
 
     fn plan(writes: Vec<Write>) -> ObjectPlan {
-        ObjectPlan { kind: "Service", name: "default/web".to_owned(), writes, ..ObjectPlan::default() }
+        ObjectPlan { kind: Kind::Service, name: "default/web".to_owned(), writes, ..ObjectPlan::default() }
     }
 
     fn since(pending: &Pending) -> Vec<Timestamp> {
@@ -460,7 +458,7 @@ mod tests {
         let before = pending.list().writes;
         pending.looked(vec![ObjectPlan { unknown: Some("the cloud said\n500".to_owned()), ..plan(vec![]) }], None);
         let web = "Service default/web".to_owned();
-        let list = pending.of("Service", "default/web");
+        let list = pending.of(Kind::Service, "default/web");
         assert_eq!((list.writes, list.unknown), (before, vec![(web, "the cloud said 500".to_owned())]));
         pending.looked(vec![plan(vec![])], None);
         let list = pending.list();
@@ -472,9 +470,12 @@ mod tests {
     fn what_is_no_more_among_all_of_its_kind_is_gone_and_no_other_kind() {
         let (pending, _) = pending();
         let of = |kind, name: &str| ObjectPlan { kind, name: name.to_owned(), ..plan(vec![patch(Value::Null)]) };
-        pending.looked(vec![of("Routes", "a"), of("Routes", "b"), of("Cluster", "b")], None);
-        pending.looked(vec![of("Routes", "a")], Some("Routes"));
-        assert_eq!((pending.names("Routes"), pending.names("Cluster")), (vec!["a".to_owned()], vec!["b".to_owned()]));
+        pending.looked(vec![of(Kind::Routes, "a"), of(Kind::Routes, "b"), of(Kind::Cluster, "b")], None);
+        pending.looked(vec![of(Kind::Routes, "a")], Some(Kind::Routes));
+        assert_eq!(
+            (pending.names(Kind::Routes), pending.names(Kind::Cluster)),
+            (vec!["a".to_owned()], vec!["b".to_owned()])
+        );
     }
 
     #[test]

@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 use tracing::instrument::WithSubscriber as _;
 
 use crate::journal::{Journal, Stopped};
-use crate::report::{ObjectPlan, Plan};
+use crate::report::{Kind, ObjectPlan, Plan};
 
 /// Nodes that are asked about at the same time, so that the lookups become few calls.
 const NODES: usize = 500;
@@ -64,10 +64,14 @@ pub struct Controllers {
 impl Controllers {
     /// Kinds of objects that are looked at, where routes are kept or not.
     #[must_use]
-    pub fn kinds(self, keeps_routes: bool) -> Vec<&'static str> {
+    pub fn kinds(self, keeps_routes: bool) -> Vec<Kind> {
         let Self { node, node_lifecycle, service, cluster } = self;
-        let all =
-            [("Node", node || node_lifecycle), ("Service", service), ("Routes", keeps_routes), ("Cluster", cluster)];
+        let all = [
+            (Kind::Node, node || node_lifecycle),
+            (Kind::Service, service),
+            (Kind::Routes, keeps_routes),
+            (Kind::Cluster, cluster),
+        ];
         all.into_iter().filter(|(_, is_looked_at)| *is_looked_at).map(|(kind, _)| kind).collect()
     }
 }
@@ -228,7 +232,7 @@ impl Planner {
                 stopped.extend(self.parts.journal.take());
             }
         }
-        let planned = |(name, (done, stopped)): (&str, _)| ObjectPlan::new("Node", name.to_owned(), done, stopped);
+        let planned = |(name, (done, stopped)): (&str, _)| ObjectPlan::new(Kind::Node, name.to_owned(), done, stopped);
         rehearsed.into_iter().map(planned).collect()
     }
 
@@ -258,7 +262,7 @@ impl Planner {
         drop(journal.take());
         let stopped = journal.change_of_a_cloud();
         let done = controller.rehearse(namespace, name, &stopped).await;
-        ObjectPlan::new("Service", format!("{namespace}/{name}"), done, journal.take())
+        ObjectPlan::new(Kind::Service, format!("{namespace}/{name}"), done, journal.take())
     }
 
     pub(crate) async fn routes(&self) -> Vec<ObjectPlan> {
@@ -268,7 +272,7 @@ impl Planner {
         for provider in controller.providers() {
             let stopped = self.parts.journal.change_of_a_cloud();
             let done = controller.rehearse(provider, &stopped).await;
-            planned.push(ObjectPlan::new("Routes", provider.to_owned(), done, self.parts.journal.take()));
+            planned.push(ObjectPlan::new(Kind::Routes, provider.to_owned(), done, self.parts.journal.take()));
         }
         planned
     }
@@ -281,7 +285,7 @@ impl Planner {
         let mut planned = vec![];
         for provider in controller.providers() {
             let done = controller.rehearse(provider).await;
-            planned.push(ObjectPlan::new("Cluster", provider.to_owned(), done, self.parts.journal.take()));
+            planned.push(ObjectPlan::new(Kind::Cluster, provider.to_owned(), done, self.parts.journal.take()));
         }
         planned
     }

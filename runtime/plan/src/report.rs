@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ccm_cloud::ForbiddenChange;
+use ccm_cloud::{ForbiddenChange, is_plain};
 use ccm_controllers::Rehearsed;
 use serde::Serialize;
 use serde_json::Value;
@@ -22,12 +22,42 @@ pub struct Plan {
     pub objects: Vec<ObjectPlan>,
 }
 
+/// What is planned for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Kind {
+    /// One Node.
+    #[default]
+    Node,
+    /// One Service.
+    Service,
+    /// The routes of all Nodes, by one provider.
+    Routes,
+    /// The cluster as a whole, by one provider.
+    Cluster,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Node, Self::Service, Self::Routes, Self::Cluster];
+
+    /// For people, and in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Node => "Node",
+            Self::Service => "Service",
+            Self::Routes => "Routes",
+            Self::Cluster => "Cluster",
+        }
+    }
+}
+
 /// What the host would do for one object.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectPlan {
-    /// `Service`, `Node`; `Routes` and `Cluster` for what a provider does for all of them.
-    pub kind: &'static str,
+    /// What it is.
+    pub kind: Kind,
     /// The name, of a Service with its namespace; of a provider for `Routes` and `Cluster`.
     pub name: String,
     /// What is decided and why.
@@ -105,7 +135,7 @@ impl Plan {
 
 impl ObjectPlan {
     /// From what was decided, and what was stopped.
-    pub(crate) fn new(kind: &'static str, name: String, rehearsed: Rehearsed, stopped: Vec<Stopped>) -> Self {
+    pub(crate) fn new(kind: Kind, name: String, rehearsed: Rehearsed, stopped: Vec<Stopped>) -> Self {
         let mut writes: Vec<Write> = vec![];
         let mut more_may_follow = false;
         for one in stopped {
@@ -163,7 +193,7 @@ impl Write {
 
 /// On one line, without what moves a terminal.
 pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|one| if one.is_control() { ' ' } else { one }).collect()
+    text.chars().map(|one| if is_plain(one) { one } else { ' ' }).collect()
 }
 
 /// Whether a write says something that only the host reads: conditions of a Service, or deletions in its ConfigMap.
@@ -205,7 +235,7 @@ impl fmt::Display for Plan {
 
 impl fmt::Display for ObjectPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} {}", self.kind, self.name)?;
+        writeln!(f, "{} {}", self.kind.as_str(), self.name)?;
         if let Some(decision) = &self.decision {
             writeln!(f, "  {}", plain(decision))?;
         }
@@ -213,7 +243,7 @@ impl fmt::Display for ObjectPlan {
             let (to, method, path, body) = write.parts();
             write!(f, "  {}. {to:<7} {method} {}", place.saturating_add(1), plain(&path))?;
             if !body.is_null() {
-                write!(f, " {body}")?;
+                write!(f, " {}", plain(&body.to_string()))?;
             }
             writeln!(f)?;
         }
@@ -251,7 +281,7 @@ mod tests {
 
     fn planned(rehearsed: Rehearsed, stopped: Vec<Stopped>) -> Plan {
         let mut plan = Plan::default();
-        plan.add(ObjectPlan::new("Service", "default/web".to_owned(), rehearsed, stopped));
+        plan.add(ObjectPlan::new(Kind::Service, "default/web".to_owned(), rehearsed, stopped));
         plan
     }
 
@@ -308,10 +338,10 @@ mod tests {
 
     #[test]
     fn no_text_of_others_moves_the_terminal() {
-        let bad = "\u{1b}[2J\r\nService default/other";
+        let bad = "\u{1b}[2J\r\nService default/other\u{202e}";
         let rehearsed = Rehearsed { decision: Some(bad.to_owned()), unknown: Some(bad.to_owned()) };
         let told = planned(rehearsed, vec![cluster(bad, json!({ "a": bad }))]).to_string();
-        assert!(!told.contains(['\u{1b}', '\r']), "{told:?}");
+        assert!(!told.contains(['\u{1b}', '\r', '\u{202e}']), "{told:?}");
         assert_eq!(told.lines().filter(|line| line.starts_with("Service")).count(), 1, "{told:?}");
     }
 

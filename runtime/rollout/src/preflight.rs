@@ -1,4 +1,5 @@
-//! The gate for a component that nobody runs yet: `check` and `push` judge with the steps of `run`, in the same order.
+//! The gate for a component that nobody runs yet: `check`, `push`, `doctor` and `annotations` judge with the
+//! steps of `run`, in the same order.
 //!
 //! [`component`] goes as far as nothing but the component is needed: from `source` to `identity`. [`configured`] goes on with `grants` and `check`.
 //! There is no `compare`: [`preview`](mod@crate::preview) does that.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ccm_cloud::is_plain;
 use hyper::StatusCode;
 use parking_lot::Mutex;
 
@@ -114,7 +115,7 @@ impl Readiness {
 
 /// What others say must not look like the line of another check, nor move the cursor of a terminal.
 fn one_line(text: &str) -> String {
-    text.replace(char::is_control, " ")
+    text.replace(|c| !is_plain(c), " ")
 }
 
 #[cfg(test)]
@@ -166,8 +167,8 @@ mod tests {
     #[test]
     fn no_reason_becomes_the_line_of_another_check() {
         let readiness = Readiness::default();
-        readiness.set("provider x\n[+]y", Err("refused\n[+]nodes ok\r\u{1b}[2Jx".to_owned()));
-        let lines = "[-]provider x [+]y not ready: refused [+]nodes ok  [2Jx\n";
+        readiness.set("provider x\n[+]y", Err("refused\n[+]nodes ok\r\u{1b}[2Jx\u{202e}y".to_owned()));
+        let lines = "[-]provider x [+]y not ready: refused [+]nodes ok  [2Jx y\n";
         assert_eq!(readiness.report(), (false, lines.to_owned()));
     }
 

@@ -1,4 +1,4 @@
-//! Reads what `/metrics` says, as a scraper does: so the page and the metrics cannot differ.
+//! Reads what `/metrics` says, as a scraper does: so that who tells of a process and its metrics cannot differ.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -6,12 +6,14 @@ use std::collections::{BTreeMap, HashMap};
 /// The labels of one series.
 type Labels<'t> = Vec<(&'t str, Cow<'t, str>)>;
 
-/// A page of metrics, read once: the page asks for dozens of figures, and there can be megabytes of series.
-pub(crate) struct Figures<'t>(HashMap<&'t str, Vec<(Labels<'t>, f64)>>);
+/// A page of metrics, read once: dozens of figures are asked for, and there can be megabytes of series. A series with a time is left out: the host
+/// writes none.
+pub struct Figures<'t>(HashMap<&'t str, Vec<(Labels<'t>, f64)>>);
 
 impl<'t> Figures<'t> {
     /// Reads all series but the parts of histograms, which are most of them and on no page.
-    pub(crate) fn read(text: &'t str) -> Self {
+    #[must_use]
+    pub fn read(text: &'t str) -> Self {
         let mut all: HashMap<_, Vec<_>> = HashMap::new();
         for (name, labels, value) in text.lines().filter_map(series) {
             all.entry(name).or_default().push((labels, value));
@@ -20,23 +22,26 @@ impl<'t> Figures<'t> {
     }
 
     /// All series of a metric.
-    pub(crate) fn series(&self, name: &str) -> impl Iterator<Item = &(Labels<'t>, f64)> {
+    pub fn series(&self, name: &str) -> impl Iterator<Item = &(Labels<'t>, f64)> {
         self.0.get(name).into_iter().flatten()
     }
 
     /// The sum of a metric over the series that have all of these labels; 0 where there is none.
-    pub(crate) fn sum(&self, name: &str, wanted: &[(&str, &str)]) -> f64 {
+    #[must_use]
+    pub fn sum(&self, name: &str, wanted: &[(&str, &str)]) -> f64 {
         // Not `sum`: that of nothing is -0.
         self.series(name).filter(|(labels, _)| has(labels, wanted)).fold(0.0, |sum, (_, value)| sum + *value)
     }
 
     /// The value of the one series that has all of these labels.
-    pub(crate) fn one(&self, name: &str, wanted: &[(&str, &str)]) -> Option<f64> {
+    #[must_use]
+    pub fn one(&self, name: &str, wanted: &[(&str, &str)]) -> Option<f64> {
         self.series(name).find(|(labels, _)| has(labels, wanted)).map(|(_, value)| *value)
     }
 
     /// The sums of a metric by some of its labels, in the order of their values.
-    pub(crate) fn by<const N: usize>(&self, name: &str, labels: [&str; N]) -> BTreeMap<[Cow<'t, str>; N], f64> {
+    #[must_use]
+    pub fn by<const N: usize>(&self, name: &str, labels: [&str; N]) -> BTreeMap<[Cow<'t, str>; N], f64> {
         let mut sums = BTreeMap::new();
         for (of, value) in self.series(name) {
             let key = labels.map(|label| label_of(of, label).clone());
@@ -138,9 +143,16 @@ loads_total{source="x",result="rejected"} 0.5
 
     #[test]
     fn what_is_no_series_is_left_out() {
-        for text in
-            ["depth{", "depth{name", "depth{name=\"x", "depth{name=\"x\\", "depth{name=\"x\"} y", "depth", "depth x"]
-        {
+        for text in [
+            "depth{",
+            "depth{name",
+            "depth{name=\"x",
+            "depth{name=\"x\\",
+            "depth{name=\"x\"} y",
+            "depth",
+            "depth x",
+            "depth 1 1700000000",
+        ] {
             assert_eq!(Figures::read(text).series("depth").count(), 0, "{text}");
         }
     }

@@ -16,6 +16,7 @@ mod sections;
 mod status;
 mod would_write;
 
+pub use figures::Figures;
 pub use headers::{HEADERS, POLICY};
 pub use page::{MAX_PAGE, ROWS};
 pub use status::{DryRun, Held, PendingWrite, Provider, Refused, Rows, Status, Trouble};

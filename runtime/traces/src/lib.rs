@@ -1,6 +1,6 @@
 //! Traces by OpenTelemetry: a span for each reconcile, each call of a provider and each request to a cloud, sent by OTLP over HTTP.
 //!
-//! The crates that do the work open the spans with `tracing`, under the target [`ccm_cloud::SPANS`]. Without the layer of [`start`] nobody
+//! The crates that do the work open the spans with `tracing`, under the target [`ccm_cloud::SPANS`]. Without the layer of [`open`] nobody
 //! listens there, and a span costs a look at two variables.
 //!
 //! | module | does |
@@ -50,12 +50,12 @@ pub struct Identity {
     pub pod: String,
 }
 
-/// Starts nothing: `layer` opens spans as soon as it is part of the subscriber, [`Sender::run`] sends what has ended.
+/// Makes both ends of the queue: the layer opens spans as soon as it is part of the subscriber, [`Sender::run`] sends what has ended.
 ///
 /// # Errors
 ///
 /// The CA file cannot be read, or the system has no authorities.
-pub fn start(settings: Settings, identity: &Identity) -> anyhow::Result<(TraceLayer, Sender)> {
+pub fn open(settings: Settings, identity: &Identity) -> anyhow::Result<(TraceLayer, Sender)> {
     let (spans, ended) = mpsc::channel(settings.queue.get());
     let metrics = TraceMetrics::default();
     let layer = SpanLayer { spans, metrics: metrics.clone(), share: settings.share };

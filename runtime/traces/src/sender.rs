@@ -4,6 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use ccm_cloud::is_plain;
 use percent_encoding::percent_decode_str;
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use reqwest::{Certificate, StatusCode};
@@ -167,7 +168,7 @@ impl Sender {
         self.away_since = Some(self.lost());
         let why = self.without_secrets(why);
         let why: String =
-            why.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(MOST_SAID).collect();
+            why.chars().map(|letter| if is_plain(letter) { letter } else { ' ' }).take(MOST_SAID).collect();
         tracing::warn!(
             endpoint = self.settings.shown(),
             "the collector does not take traces: {why}; the host goes on, and loses spans when {} wait (ccm_trace_spans_total)",
@@ -219,8 +220,8 @@ fn client(settings: &Settings) -> anyhow::Result<reqwest::Client> {
         .no_proxy()
         .timeout(settings.timeout)
         .user_agent(concat!("wasm-ccm/", env!("CARGO_PKG_VERSION")));
-    if let Some(file) = &settings.certificate {
-        let what = || format!("OTEL_EXPORTER_OTLP_CERTIFICATE: {file}");
+    if let Some((name, file)) = &settings.certificate {
+        let what = || format!("{name}: {file}");
         let pem = std::fs::read(file).with_context(what)?;
         builder = builder.tls_certs_only(Certificate::from_pem_bundle(&pem).with_context(what)?);
     } else if settings.endpoint.scheme() == "http" {

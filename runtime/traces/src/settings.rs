@@ -24,9 +24,9 @@ pub struct Settings {
     pub(crate) endpoint: Url,
     /// `OTEL_EXPORTER_OTLP_TRACES_HEADERS` or `OTEL_EXPORTER_OTLP_HEADERS`.
     pub(crate) headers: HeaderMap,
-    /// File of `OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE` or `OTEL_EXPORTER_OTLP_CERTIFICATE`: the only authorities, PEM. Default: those of the system.
-    pub(crate) certificate: Option<String>,
-    /// For one batch: `OTEL_EXPORTER_OTLP_TRACES_TIMEOUT` or `OTEL_EXPORTER_OTLP_TIMEOUT`, milliseconds. Default 10 s.
+    /// `OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE` or `OTEL_EXPORTER_OTLP_CERTIFICATE`, and its file: the only authorities, PEM. Default: those of the system.
+    pub(crate) certificate: Option<(String, String)>,
+    /// For one try: `OTEL_EXPORTER_OTLP_TRACES_TIMEOUT` or `OTEL_EXPORTER_OTLP_TIMEOUT`, milliseconds. Default 10 s.
     pub(crate) timeout: Duration,
     /// How long a span waits for others: `OTEL_BSP_SCHEDULE_DELAY`, milliseconds. Default 5 s.
     pub(crate) delay: Duration,
@@ -97,7 +97,7 @@ impl Settings {
         Ok(Some(Self {
             endpoint,
             headers: given.map(|(name, value)| headers(&value).context(name)).transpose()?.unwrap_or_default(),
-            certificate: either("CERTIFICATE").map(|(_, file)| file),
+            certificate: either("CERTIFICATE"),
             timeout: timeout.unwrap_or(Duration::from_secs(10)),
             delay: delay.unwrap_or(Duration::from_secs(5)),
             queue,

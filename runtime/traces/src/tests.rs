@@ -62,7 +62,8 @@ fn the_variables_of_the_specification_say_where_spans_go() {
         (times, one.queue.get(), one.batch.get(), one.resource["service.name"].as_str()),
         ((2, 3), 4, 5, "mine")
     );
-    assert_eq!((one.certificate.as_deref(), one.resource["team"].as_str()), (Some("/ca.pem"), "a b"));
+    let certificate = ("OTEL_EXPORTER_OTLP_CERTIFICATE".to_owned(), "/ca.pem".to_owned());
+    assert_eq!((one.certificate, one.resource["team"].as_str()), (Some(certificate), "a b"));
     assert!((one.share - 0.25).abs() < 1e-9);
     for off in [("OTEL_SDK_DISABLED", "True"), ("OTEL_TRACES_EXPORTER", "none")] {
         assert!(settings(&[off, ("OTEL_TRACES_SAMPLER", "nonsense")]).unwrap().is_none(), "{off:?}");
@@ -70,6 +71,16 @@ fn the_variables_of_the_specification_say_where_spans_go() {
 }
 
 const COLLECTOR: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://c.example");
+
+#[test]
+fn a_certificate_that_is_not_there_is_named_with_the_variable_that_names_it() {
+    let other = ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/not-there/all.pem");
+    let of_traces = ("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "/not-there/traces.pem");
+    for (variables, (name, file)) in [(&[other][..], other), (&[other, of_traces], of_traces)] {
+        let error = open(settings(variables).unwrap().unwrap(), &Identity::default()).err().unwrap();
+        assert_eq!(error.to_string(), format!("{name}: {file}"));
+    }
+}
 
 #[test]
 fn a_variable_that_cannot_be_used_is_named_and_a_secret_is_not_shown() {
@@ -167,7 +178,9 @@ impl Collector {
                         // Field 1 is a message with the number in field 1, and words in field 2.
                         let body = match rejects.load(Ordering::Relaxed) {
                             0 => vec![],
-                            spans => [&[0x0a, 23, 0x08, spans, 0x12, 19], &b"too many\nattributes"[..]].concat(),
+                            spans => {
+                                [&[0x0a, 25, 0x08, spans, 0x12, 21], "too\nmany\u{202e}attributes".as_bytes()].concat()
+                            }
                         };
                         let answer = Response::builder().status(status.load(Ordering::Relaxed));
                         Ok::<_, Infallible>(answer.body(Full::new(Bytes::from(body))).unwrap())
@@ -217,7 +230,7 @@ impl Write for Lines {
 /// What a host with these variables has.
 fn traced(variables: &[(&str, &str)]) -> (DefaultGuard, Sender, Lines) {
     let settings = settings(variables).unwrap().unwrap();
-    let (layer, sender) = start(settings, &Identity::default()).unwrap();
+    let (layer, sender) = open(settings, &Identity::default()).unwrap();
     let lines = Lines::default();
     let writer = lines.clone();
     let log = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(move || writer.clone());

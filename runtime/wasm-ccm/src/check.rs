@@ -63,7 +63,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<()> {
     }));
     let passed = checked.map_err(|rejected: Rejected| rejected.named(&config.source))?;
     Ok(output::print(&match args.output {
-        Output::Json => serde_json::to_string_pretty(&passed)?,
+        Output::Json => output::json(&passed)?,
         Output::Text => passed.to_string(),
     })?)
 }
@@ -119,7 +119,7 @@ fn preview(args: &CheckArgs, config: &ProviderConfig, against: &str) -> Result<(
     runtime.shutdown_background();
     let preview = made.with_context(|| args.file.display().to_string())?;
     output::print(&match args.output {
-        Output::Json => serde_json::to_string_pretty(&preview)?,
+        Output::Json => output::json(&preview)?,
         Output::Text => text(&preview),
     })?;
     let many = preview.report.differences.len();

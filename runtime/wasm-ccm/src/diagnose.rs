@@ -18,7 +18,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<Verdict> {
     // Does not wait for the compiler, which cannot be stopped.
     runtime.shutdown_background();
     output::print(&match args.output {
-        Output::Json => ccm_diagnosis::shown(serde_json::to_string_pretty(&report)?),
+        Output::Json => output::json(&report)?,
         Output::Text => report.text(),
     })?;
     Ok(report.verdict().into())
@@ -34,7 +34,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<Verdict> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let explanation = runtime.block_on(Box::pin(ccm_diagnosis::explain(settings)))?;
     output::print(&match args.output {
-        Output::Json => ccm_diagnosis::shown(serde_json::to_string_pretty(&explanation)?),
+        Output::Json => output::json(&explanation)?,
         Output::Text => explanation.text(),
     })?;
     Ok(explanation.verdict.into())
@@ -50,7 +50,7 @@ pub(crate) fn uninstall(args: &UninstallArgs) -> Result<Verdict> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let remains = runtime.block_on(Box::pin(ccm_diagnosis::uninstall(settings)))?;
     output::print(&match args.output {
-        Output::Json => serde_json::to_string_pretty(&remains)?,
+        Output::Json => output::json(&remains)?,
         Output::Text => remains.text(),
     })?;
     Ok(match (remains.is_any_left(), remains.is_any_unread()) {

@@ -11,7 +11,7 @@ use ccm_apiserver::{EventWriter, Pings, client};
 use ccm_cloud::Leadership;
 use ccm_controllers::{ClusterAddresses, Metrics, Reflector, ReflectorHandle};
 use ccm_diagnosis::Target;
-use ccm_plan::{Controllers, DryRunParts, Journal, Pending, PendingList, Periods, dry_run, sealed};
+use ccm_plan::{DryRunParts, Journal, Kind, Pending, PendingList, Periods, dry_run, sealed};
 use ccm_rollout::opened::Opened;
 use ccm_status::{DryRun as Shown, PendingWrite, ROWS, Rows, Trouble};
 use k8s_openapi::api::core::v1::Service;
@@ -24,7 +24,7 @@ use crate::plan;
 use crate::stores::Stores;
 use crate::tasks::Tasks;
 use ccm_cli::RunArgs;
-use ccm_cli::controller_names::{Controller, Selection};
+use ccm_cli::controller_names::Selection;
 
 /// What `/readyz` and the status page say in the place of the leader.
 pub(crate) const SAYS: &str = "dry run: this process writes nothing, and takes part in no election";
@@ -67,7 +67,7 @@ impl DryRun {
             "--dry-run and --webhooks do not go together: the webhook would refuse Services; leave one of them out"
         );
         tracing::info!("{SAYS}; what it would write is in this log, on its page / and in ccm_dry_run_pending_writes");
-        let kinds = controllers(selection).kinds(keeps_routes(args, selection));
+        let kinds = plan::planned_controllers(selection).kinds(keeps_routes(args, selection));
         Ok(Some(Self { journal: Arc::default(), pending: Pending::register(registry, &kinds) }))
     }
 
@@ -113,7 +113,7 @@ impl DryRun {
             nodes: stores.nodes,
             providers: Box::new(move || opened(&providers)),
             addresses,
-            controllers: controllers(selection),
+            controllers: plan::planned_controllers(selection),
             settings: plan::settings(args, selection)?,
             periods: periods(args),
             is_talkative: args.v >= 4 || args.trace_http,
@@ -123,15 +123,6 @@ impl DryRun {
             stop.run_until_cancelled(dry_run(parts)).await;
         });
         Ok(())
-    }
-}
-
-fn controllers(selection: &Selection) -> Controllers {
-    Controllers {
-        node: selection.has(Controller::Node),
-        node_lifecycle: selection.has(Controller::NodeLifecycle),
-        service: selection.has(Controller::Service),
-        cluster: selection.has(Controller::Cluster),
     }
 }
 
@@ -200,8 +191,8 @@ pub(crate) fn shown(pending: &Pending) -> Shown {
 /// For `explain`: what would be written to one object, in one line each.
 pub(crate) fn lines(pending: &Pending, target: &Target) -> Vec<String> {
     let PendingList { writes, unknown, as_of } = match target {
-        Target::Service { namespace, name } => pending.of("Service", &format!("{namespace}/{name}")),
-        Target::Node { name } => pending.of("Node", name),
+        Target::Service { namespace, name } => pending.of(Kind::Service, &format!("{namespace}/{name}")),
+        Target::Node { name } => pending.of(Kind::Node, name),
     };
     let written = writes.iter().map(|one| format!("would write since {:.0}: {}", one.since, one.write));
     let unknown = unknown.iter().map(|(_, why)| format!("not known what it would write: {why}"));
@@ -247,7 +238,7 @@ mod tests {
 
     #[test]
     fn before_the_first_look_nothing_is_said_of_an_object() {
-        let pending = Pending::register(&mut Registry::default(), &["Node"]);
+        let pending = Pending::register(&mut Registry::default(), &[Kind::Node]);
         let target = Target::Node { name: "n1".to_owned() };
         assert_eq!(lines(&pending, &target), ["nothing was looked at yet"]);
         assert_eq!(shown(&pending).as_of, None);

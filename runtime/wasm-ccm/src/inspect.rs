@@ -65,7 +65,7 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<()> {
         credential_uses: credential_uses(component.descriptor()),
     };
     let text = match args.output {
-        Output::Json => serde_json::to_string_pretty(&inspection)?,
+        Output::Json => output::json(&inspection)?,
         Output::Text => text(&inspection)?,
     };
     Ok(output::print(text.trim_end())?)

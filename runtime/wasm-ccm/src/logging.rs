@@ -23,13 +23,13 @@ where
     W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
 {
     let filter = match verbosity {
-        0..=3 => "info,kube_client=off,kube_runtime=off,ccm_spans=off",
+        0..=3 => "info,kube_client=off,kube_runtime=off",
         4 | 5 => {
-            "debug,kube=info,hyper=info,hyper_util=info,h2=info,rustls=info,tower=info,wasmtime=info,cranelift=info,ccm_spans=off"
+            "debug,kube=info,hyper=info,hyper_util=info,h2=info,rustls=info,tower=info,wasmtime=info,cranelift=info"
         }
-        6.. => "trace,cranelift=info,regalloc2=info,ccm_spans=off",
+        6.. => "trace,cranelift=info,regalloc2=info",
     };
-    let filter = EnvFilter::new(filter);
+    let filter = EnvFilter::new(format!("{filter},{}=off", ccm_cloud::SPANS));
     let registry = tracing_subscriber::registry();
     match traces {
         None => registry.with(filter).with(lines(format, writer)).into(),
@@ -88,7 +88,7 @@ mod tests {
         let settings = || ccm_traces::Settings::read(|_| None).unwrap().unwrap();
         for format in [LogFormat::Text, LogFormat::Json] {
             for is_traced in [false, true] {
-                let open = || ccm_traces::start(settings(), &Identity::default()).unwrap();
+                let open = || ccm_traces::open(settings(), &Identity::default()).unwrap();
                 let (layer, _sender) = is_traced.then(open).unzip();
                 let written = Written::default();
                 let writer = written.clone();

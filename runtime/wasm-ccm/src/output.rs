@@ -2,6 +2,8 @@
 
 use std::io::{ErrorKind, Result, Write};
 
+use serde::Serialize;
+
 /// Writes `text` and an end of line. A closed pipe, as `head` leaves it, is not an error.
 ///
 /// # Errors
@@ -9,6 +11,15 @@ use std::io::{ErrorKind, Result, Write};
 /// Another reason, such as a full disk.
 pub(crate) fn print(text: &str) -> Result<()> {
     write(&mut std::io::stdout().lock(), text)
+}
+
+/// JSON that a terminal may show.
+///
+/// # Errors
+///
+/// It has a map with keys that are no texts.
+pub(crate) fn json(value: &impl Serialize) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(value).map(ccm_diagnosis::shown)
 }
 
 fn write(out: &mut impl Write, text: &str) -> Result<()> {
@@ -35,6 +46,11 @@ mod tests {
         fn flush(&mut self) -> Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn what_a_terminal_obeys_is_escaped_in_json() {
+        assert_eq!(json(&["a\u{1b}\u{202e}b"]).unwrap(), "[\n  \"a\\u001b\\u202eb\"\n]");
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<Verdict> {
     runtime.shutdown_background();
     let plan = planned?;
     output::print(&match args.output {
-        Output::Json => serde_json::to_string_pretty(&plan)?,
+        Output::Json => output::json(&plan)?,
         Output::Text => plan.to_string(),
     })?;
     Ok(match (plan.has_changes(), plan.has_unknown()) {
@@ -91,15 +91,20 @@ async fn planned(args: &RunArgs, selection: &Selection, configs: &[ProviderConfi
         ..AddressSources::default()
     });
     addresses.learn(&client).await;
-    let controllers = Controllers {
+    let controllers = planned_controllers(selection);
+    let settings = settings(args, selection)?;
+    let parts = PlanParts { client, journal, providers, nodes, services, addresses, controllers, settings };
+    Box::pin(ccm_plan::plan(parts, target)).await
+}
+
+/// Those of the operator.
+pub(crate) fn planned_controllers(selection: &Selection) -> Controllers {
+    Controllers {
         node: selection.has(Controller::Node),
         node_lifecycle: selection.has(Controller::NodeLifecycle),
         service: selection.has(Controller::Service),
         cluster: selection.has(Controller::Cluster),
-    };
-    let settings = settings(args, selection)?;
-    let parts = PlanParts { client, journal, providers, nodes, services, addresses, controllers, settings };
-    Box::pin(ccm_plan::plan(parts, target)).await
+    }
 }
 
 /// As the controllers of `run` take them.

@@ -26,7 +26,8 @@ pub(crate) fn push(args: &PushArgs) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let told = runtime.block_on(Box::pin(async {
         let checked = preflight::component(&config, None).await.map_err(|rejected| rejected.named(&config.source))?;
-        let way = ccm_apiserver::config(args.kubeconfig.as_deref(), args.master.as_deref()).await?;
+        let way =
+            ccm_apiserver::config(args.api_server.kubeconfig.as_deref(), args.api_server.master.as_deref()).await?;
         let server = way.cluster_url.clone();
         let client = Client::try_from(way).context("the API server's address or credentials cannot be used")?;
         let file = args.file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -34,7 +35,7 @@ pub(crate) fn push(args: &PushArgs) -> Result<()> {
         write(&config, &checked, &file, &Target { client, server, namespace, name, key, creates }).await
     }))?;
     Ok(output::print(&match args.output {
-        Output::Json => serde_json::to_string_pretty(&told)?,
+        Output::Json => output::json(&told)?,
         Output::Text => told.to_string(),
     })?)
 }

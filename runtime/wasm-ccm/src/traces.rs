@@ -29,7 +29,7 @@ pub(crate) fn open(args: &RunArgs) -> Result<Option<(TraceLayer, Sender)>> {
         namespace: pod.namespace.unwrap_or_default(),
         pod: pod.name.unwrap_or_default(),
     };
-    ccm_traces::start(settings, &identity).context("--trace-otlp").map(Some)
+    ccm_traces::open(settings, &identity).context("--trace-otlp").map(Some)
 }
 
 /// Sends while the process runs. No task of the process depends on it: one that panics ends nothing.

@@ -1,6 +1,6 @@
 //! Nodes, Services, ConfigMaps and Events behind `tower_test::mock`: strategic merge patches, resource versions, conflicts, and answers by script.
 //!
-//! For unit tests of whoever talks to the API server. How a real one behaves is for the system tests.
+//! For unit tests of whoever talks to the API server. [`Log`] is for those of whoever logs. How a real one behaves is for the system tests.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -8,6 +8,7 @@
     reason = "part of tests: a request that nobody expects ends the test"
 )]
 
+mod log;
 mod services;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 use tower_test::mock;
+
+pub use log::Log;
 
 /// The value of a metric, as a scrape shows it; `series` is its name with labels.
 #[must_use]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_apiserver::cut;
-use ccm_cloud::{Descriptor, Failure, Problem, Reaction};
+use ccm_cloud::{Descriptor, Failure, Problem, Reaction, is_plain};
 use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::ObjectRef;
 use parking_lot::RwLock;
@@ -71,7 +71,7 @@ impl Ruling {
 
 /// What a provider or a cloud wrote, on one line.
 fn readable(text: &str, most: usize) -> String {
-    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let line: String = text.chars().map(|c| if is_plain(c) { c } else { ' ' }).collect();
     match line.len() > most {
         true => format!("{}…", cut(&line, most.saturating_sub('…'.len_utf8()))),
         false => line,

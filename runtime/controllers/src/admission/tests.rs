@@ -225,6 +225,15 @@ async fn what_a_provider_wrote_for_another_service_is_judged_as_an_offer() {
     assert_eq!(names, ["fake.io/id", "fake.io/mode"]);
 }
 
+/// kubectl prints it.
+#[tokio::test]
+async fn what_a_provider_says_moves_no_terminal() {
+    let cloud = cloud("fake");
+    cloud.judge(Ok(vec![problem("spec", "a\u{1b}b\nc\u{202e}d", true)]));
+    let ruling = serving(vec![member(&cloud, &[])], false).review(&web(&json!({})), None, LIMIT).await;
+    assert_eq!(ruling.denial.as_deref(), Some("spec: a b c d"));
+}
+
 #[tokio::test]
 async fn a_provider_that_says_too_much_is_cut() {
     let cloud = cloud("fake");

@@ -48,7 +48,7 @@ impl ServiceRehearsal {
     }
 
     /// Does what there is to do for a Service. `stopped` is cancelled when a change of the cloud is kept from leaving: then the work does not
-    /// begin anew, because what follows hangs on the answer.
+    /// begin anew, because what follows depends on the answer.
     pub async fn rehearse(&self, namespace: &str, name: &str, stopped: &CancellationToken) -> Rehearsed {
         let key = Key::new(name).within(namespace);
         let mut verdict = Verdict::Done;

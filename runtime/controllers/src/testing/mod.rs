@@ -2,15 +2,13 @@
 
 mod balancers;
 mod cloud;
-mod log;
 mod objects;
 mod process;
 
-pub(crate) use ccm_fake_api::scraped;
+pub(crate) use ccm_fake_api::{Log, scraped};
 
 pub(crate) use balancers::{FakeBalancers, NODES, Version};
 pub(crate) use cloud::FakeCloud;
-pub(crate) use log::Log;
 pub(crate) use objects::{Draft, address, found, node, service};
 pub(crate) use process::run_for;
 

@@ -1,17 +1,19 @@
 //! The budget of requests: what the cloud says is left to the host that leads, as its page of metrics shows it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use ccm_rollout::PeerSettings;
+use ccm_status::Figures;
 use http::Uri;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, ResourceExt as _};
 
 use super::finding::{Check, Finding};
 use super::leases::Led;
+use crate::ask::health_port::{client_of, page};
 use crate::ask::lease;
 use crate::ask::pods::{is_host, may_hold, port};
-use crate::explain::leader::{client_of, page};
 
 /// Where the figures are.
 const METRICS: &str = "/metrics";
@@ -127,7 +129,7 @@ fn judge(text: &str, place: &str) -> Vec<Finding> {
         return vec![check.note(found, "nothing, if its provider needs no cloud; else look whether it leads (see leases), and run doctor again later")];
     }
     let mut findings = vec![];
-    for ((provider, endpoint), left) in &all {
+    for ([provider, endpoint], left) in &all {
         let about = [format!("Endpoint {endpoint} of {provider}")];
         if left.is_down {
             let found = format!("{place} considers it down, and sends only test requests");
@@ -138,13 +140,17 @@ fn judge(text: &str, place: &str) -> Vec<Finding> {
         let limit = left.limit.filter(|limit| *limit > 0.0);
         if limit.map_or(remaining <= 0.0, |limit| remaining / limit < LOW) {
             let of = limit.map(|limit| format!(" of {limit}")).unwrap_or_default();
-            let found = format!("{remaining}{of} requests are left: the cloud refuses more until it gives new ones");
+            let until = "the cloud refuses all until it gives new ones";
+            let found = match remaining <= 0.0 {
+                true => format!("no request{of} is left: {until}"),
+                false => format!("{remaining}{of} requests are left: when they are used up, {until}"),
+            };
             let fix = "give the host a credential of its own account, so that nobody else uses its requests up, or lower requests-per-second with --limit: docs/guides/configure-a-provider.md, \"How the host asks a cloud\"";
             findings.push(check.wrong(found, fix).about(about));
         }
     }
     if findings.is_empty() {
-        let told = |((provider, endpoint), left): (&(String, String), &Left)| match (left.remaining, left.limit) {
+        let told = |([provider, endpoint], left): (&[Cow<'_, str>; 2], &Left)| match (left.remaining, left.limit) {
             (Some(remaining), Some(limit)) => {
                 format!("{remaining} of {limit} requests are left at {endpoint} of {provider}")
             }
@@ -157,27 +163,24 @@ fn judge(text: &str, place: &str) -> Vec<Finding> {
 }
 
 /// By provider and endpoint.
-fn read(text: &str) -> BTreeMap<(String, String), Left> {
-    let mut all: BTreeMap<(String, String), Left> = BTreeMap::new();
-    for line in text.lines() {
-        let Some((name, rest)) = line.split_once('{') else { continue };
-        let Some((labels, value)) = rest.rsplit_once("} ") else { continue };
-        let label = |name: &str| {
-            let (_, rest) = labels.split_once(&format!("{name}=\""))?;
-            Some(rest.split_once('"')?.0.to_owned())
-        };
-        let value = value.split(' ').next().and_then(|value| value.parse::<f64>().ok());
-        let (Some(provider), Some(endpoint), Some(value)) = (label("provider"), label("endpoint"), value) else {
-            continue;
-        };
-        let key = (provider, endpoint);
-        match name {
-            "ccm_cloud_requests_remaining" => all.entry(key).or_default().remaining = Some(value),
-            "ccm_cloud_requests_limit" => all.entry(key).or_default().limit = Some(value),
-            "ccm_cloud_circuit_open" => all.entry(key).or_default().is_down = value > 0.0,
-            "ccm_cloud_requests_total" => all.entry(key).or_default().is_asked |= value > 0.0,
-            _ => {}
-        }
+fn read(text: &str) -> BTreeMap<[Cow<'_, str>; 2], Left> {
+    let figures = Figures::read(text);
+    let of = |name: &str| {
+        let values = figures.by(name, ["provider", "endpoint"]);
+        values.into_iter().filter(|(labels, _)| labels.iter().all(|label| !label.is_empty()))
+    };
+    let mut all: BTreeMap<_, Left> = BTreeMap::new();
+    for (key, value) in of("ccm_cloud_requests_remaining") {
+        all.entry(key).or_default().remaining = Some(value);
+    }
+    for (key, value) in of("ccm_cloud_requests_limit") {
+        all.entry(key).or_default().limit = Some(value);
+    }
+    for (key, value) in of("ccm_cloud_circuit_open") {
+        all.entry(key).or_default().is_down = value > 0.0;
+    }
+    for (key, value) in of("ccm_cloud_requests_total") {
+        all.entry(key).or_default().is_asked = value > 0.0;
     }
     all.retain(|_, left| left.is_asked || left.is_down || left.remaining.is_some());
     all
@@ -253,15 +256,13 @@ mod tests {
 
     #[test]
     fn less_than_a_twentieth_is_too_little_and_what_nobody_says_is_not_known() {
-        let wrong = |left: &str| {
-            format!(
-                "Wrong Endpoint api of do: {left} requests are left: the cloud refuses more until it gives new ones"
-            )
-        };
+        let wrong =
+            |left: &str| format!("Wrong Endpoint api of do: {left} the cloud refuses all until it gives new ones");
         let left = |remaining, limit| told(&[("requests_remaining", remaining), ("requests_limit", limit)]);
-        assert_eq!(left("249", "5000"), [wrong("249 of 5000")]);
+        assert_eq!(left("249", "5000"), [wrong("249 of 5000 requests are left: when they are used up,")]);
         assert_eq!(left("250", "5000"), ["Good : 250 of 5000 requests are left at api of do"]);
-        assert_eq!(left("0", "0"), [wrong("0")]);
+        assert_eq!(left("0", "5000"), [wrong("no request of 5000 is left:")]);
+        assert_eq!(left("0", "0"), [wrong("no request is left:")]);
         assert_eq!(told(&[("requests_remaining", "1")]), ["Good : 1 requests are left at api of do"]);
         let requests = ("requests_total", "7");
         assert_eq!(told(&[requests]), ["Good : api of do names no limit"]);
@@ -283,10 +284,17 @@ mod tests {
 
     #[test]
     fn endpoints_are_told_apart() {
-        let text = "ccm_cloud_requests_remaining{endpoint=\"a\",provider=\"x\"} 0\nccm_cloud_requests_remaining{provider=\"y\",endpoint=\"a\"} 9 1700000000\n";
+        let text = "ccm_cloud_requests_remaining{endpoint=\"a\",provider=\"x\"} 0\nccm_cloud_requests_remaining{provider=\"y\",endpoint=\"a\"} 9\n";
         let findings = judge(text, "it");
         assert_eq!(findings.len(), 1, "{findings:?}");
         assert_eq!(findings[0].objects, ["Endpoint a of x"]);
         assert_eq!(read(text).len(), 2);
+    }
+    /// What stands in a label is the provider's.
+    #[test]
+    fn labels_are_read_by_their_whole_names_and_to_their_ends() {
+        let text = "ccm_cloud_requests_remaining{other_endpoint=\"b\",provider=\"x \\\"y\\\"\",endpoint=\"a\"} 0\n";
+        let findings = judge(text, "it");
+        assert_eq!(findings[0].objects, ["Endpoint a of x \"y\""]);
     }
 }

@@ -36,7 +36,7 @@ fn barrier(way: &Way, blocked: &Blocked) -> Option<Finding> {
             message.clone(),
             format!(
                 "correct the URL ({}), or the name server of this machine (/etc/resolv.conf); a pod of the host uses the one of its node (dnsPolicy: Default)",
-                way.origin
+                way.said_by
             ),
         ),
         (Barrier::Name, Some(proxy)) => (
@@ -59,7 +59,7 @@ fn barrier(way: &Way, blocked: &Blocked) -> Option<Finding> {
                 },
                 format!(
                     "`openssl s_client -showcerts -connect {}` shows who signed it: put that CA certificate into {}",
-                    address(&way.place),
+                    address(&way.origin),
                     trusted.unwrap_or("a file, and name the file in the cloud-config (`wasm-ccm inspect FILE` shows the key)"),
                 ),
             )
@@ -67,12 +67,12 @@ fn barrier(way: &Way, blocked: &Blocked) -> Option<Finding> {
         (Barrier::Tls, _) => (
             Check::Tls,
             message.clone(),
-            format!("do what the message says; `openssl s_client -connect {}` shows the certificate", address(&way.place)),
+            format!("do what the message says; `openssl s_client -connect {}` shows the certificate", address(&way.origin)),
         ),
         (Barrier::Silence, _) => (
             Check::Endpoints,
             message.clone(),
-            format!("check host and port of the URL ({}), and the firewall between here and there", way.origin),
+            format!("check host and port of the URL ({}), and the firewall between here and there", way.said_by),
         ),
         // The provider says the same of each request.
         (Barrier::Denied, _) => return None,
@@ -80,11 +80,11 @@ fn barrier(way: &Way, blocked: &Blocked) -> Option<Finding> {
     Some(check.wrong(found, fix).about([way.to_string()]))
 }
 
-/// `HOST:PORT` of a place.
-fn address(place: &str) -> String {
-    let uri: Option<http::Uri> = place.parse().ok();
+/// `HOST:PORT` of an origin.
+fn address(origin: &str) -> String {
+    let uri: Option<http::Uri> = origin.parse().ok();
     let (host, port) = uri.as_ref().map_or(("", None), |uri| (uri.host().unwrap_or_default(), uri.port_u16()));
-    let default = if place.starts_with("http:") { 80 } else { 443 };
+    let default = if origin.starts_with("http:") { 80 } else { 443 };
     format!("{host}:{}", port.unwrap_or(default))
 }
 
@@ -165,8 +165,8 @@ mod tests {
     fn way(endpoint: &str, proxy: Option<&str>, authorities: Option<&str>) -> Way {
         Way {
             endpoint: endpoint.to_owned(),
-            place: format!("https://{endpoint}.example"),
-            origin: "--endpoint".to_owned(),
+            origin: format!("https://{endpoint}.example"),
+            said_by: "--endpoint".to_owned(),
             proxy: proxy.map(ToOwned::to_owned),
             authorities: authorities.map(ToOwned::to_owned),
         }

@@ -7,14 +7,14 @@
 //! | [`leader`] | finds the leader, and asks it |
 //! | [`reason`] | what follows, with what the object and its Events say: what is wrong, when the next try is, what to do |
 //! | [`advice`] | what to do about each reaction |
-//! | [`cloud_call`] | the request to the cloud behind a failure, in words |
+//! | [`failed_request`] | the request to the cloud behind a failure, in words |
 //! | [`text`] | for people |
 //!
 //! What nobody says is told to be unknown, with what was tried.
 
 mod advice;
-mod cloud_call;
-pub(crate) mod leader;
+mod failed_request;
+mod leader;
 mod page;
 mod reason;
 mod target;
@@ -30,7 +30,6 @@ use crate::ask::{Access, Cluster, answered, events, objects};
 use leader::{Asked, Place};
 use reason::Facts;
 
-pub use leader::address;
 pub use page::{Answer, Explained, WouldWrite, asked};
 pub use reason::Explanation;
 pub use target::{Target, Wanted};

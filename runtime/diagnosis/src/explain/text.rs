@@ -3,8 +3,10 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use ccm_cloud::names_request;
+
 use super::reason::{Explanation, about};
-use super::{advice, cloud_call};
+use super::{advice, failed_request};
 use crate::plain::one_line as line;
 use crate::verdict::Verdict;
 
@@ -62,10 +64,10 @@ fn of(explanation: &Explanation) -> String {
         let ago = failure.seconds_ago.map(|seconds| format!(" ({} ago{})", about(seconds), tries(failure.tries)));
         fact("last try", &format!("{}{}", cut(&failure.message, MAX_MESSAGE), ago.unwrap_or_default()));
         if let Some(request) = &failure.request {
-            let is_named = cloud_call::is_named(request, &failure.message);
+            let is_named = names_request(&failure.message, request.request_id.as_deref(), &request.operation);
             let doubt = if is_named { "" } else { "; the last that failed in this try, and maybe not the reason" };
-            fact("cloud call", &format!("{}{doubt}", cloud_call::place(request)));
-            fact("answer", &cloud_call::outcome(request));
+            fact("request", &format!("{}{doubt}", failed_request::place(request)));
+            fact("answer", &failed_request::outcome(request));
         }
         if let Some(reaction) = failure.reaction.as_deref().filter(|reaction| !reaction.is_empty()) {
             let meaning = advice::meaning(reaction).map(|meaning| format!(": {meaning}")).unwrap_or_default();
@@ -131,7 +133,7 @@ mod tests {
   provider   cloud
   decision   ensure the load balancer
   last try   POST /x: 503 (3 s ago, the 2nd failure in a row)
-  cloud call POST https://api.example/x (endpoint api); the last that failed in this try, and maybe not the reason
+  request    POST https://api.example/x (endpoint api); the last that failed in this try, and maybe not the reason
   answer     503 Service Unavailable, request ID r-1 [2J (sent 3 times, 4 s ago)
   reaction   retry: the host tries again, each time a bit later
   next try   in 4 s
@@ -140,6 +142,24 @@ mod tests {
   asked      the host at https://127.0.0.1:1/: leader: this process
   to do      wait";
         assert_eq!(of(&explanation), told);
+    }
+
+    #[test]
+    fn a_request_of_which_the_message_does_not_speak_is_told_with_a_doubt() {
+        let request = |id: &str, operation: &str| CloudRequest {
+            request_id: Some(id.to_owned()),
+            operation: operation.to_owned(),
+            status: Some(422),
+            ..CloudRequest::default()
+        };
+        for (id, operation, is_named) in
+            [("r-12", "x", true), ("r-1", "x", false), ("", "POST /x", true), ("", "", false)]
+        {
+            let message = "POST /x: 422 (request ID r-12)".to_owned();
+            let failure = Failure { message, request: Some(request(id, operation)), ..Failure::default() };
+            let text = of(&Explanation { failure: Some(failure), ..Explanation::default() });
+            assert_eq!(!text.contains("and maybe not the reason"), is_named, "{id} {operation}: {text}");
+        }
     }
 
     #[test]

@@ -19,14 +19,14 @@ pub(super) fn judge(nodes: &[Arc<Node>], remains: &mut Remains) {
         };
         let waits = is_uninitialized(node).then(|| taint(Step::Nodes, UNINITIALIZED_TAINT));
         let is_off = node.taints.iter().any(|taint| taint.key == SHUTDOWN_TAINT);
-        let is_off = is_off.then(|| taint(Step::Traces, SHUTDOWN_TAINT));
+        let is_off = is_off.then(|| taint(Step::Marks, SHUTDOWN_TAINT));
         for (step, item) in waits.into_iter().chain(is_off) {
             remains.add(step, item);
         }
         if has_route_condition(node) {
             let command = format!("kubectl patch node {name} --subresource=status --patch '{CONDITION}'");
             let found = "condition NetworkUnavailable, written by the route controller".to_owned();
-            remains.add(Step::Traces, Item { object: format!("Node {name}"), found, command });
+            remains.add(Step::Marks, Item { object: format!("Node {name}"), found, command });
         }
     }
     let kept = nodes.iter().filter(|node| node.provider_id.is_some()).count();
@@ -78,7 +78,7 @@ mod tests {
             patch("routed"),
             patch("waits"),
         ];
-        assert_eq!(commands(Step::Traces), wanted);
+        assert_eq!(commands(Step::Marks), wanted);
         assert!(remains.text().contains("3 Nodes keep their provider ID"), "{}", remains.text());
     }
 }

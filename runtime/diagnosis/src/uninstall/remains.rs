@@ -20,11 +20,11 @@ pub(super) enum Step {
     /// The Lease, which a host writes again.
     Lease,
     /// What a host would write again on Services and Nodes.
-    Traces,
+    Marks,
 }
 
 const STEPS: [Step; 6] =
-    [Step::LoadBalancers, Step::Nodes, Step::Webhook, Step::Installation, Step::Lease, Step::Traces];
+    [Step::LoadBalancers, Step::Nodes, Step::Webhook, Step::Installation, Step::Lease, Step::Marks];
 
 impl Step {
     /// What is done in it.
@@ -39,12 +39,14 @@ impl Step {
             (Self::Nodes, _) => {
                 "Nodes that wait for the host. Start kubelets without --cloud-provider=external, or install another cloud controller manager, which serves these Nodes; the command lets pods run on a Node as it is"
             }
-            (Self::Webhook, _) => "The webhook, which nothing answers soon",
+            (Self::Webhook, _) => "The webhook. Soon nothing answers it",
             (Self::Installation, _) => {
-                "The installation, in this order. `kubectl delete -k` of your overlay does the same"
+                "The installation, in this order. For what is in your overlay, kubectl delete -k does the same"
             }
-            (Self::Lease, _) => "The Lease, when no pod of the host is left, which would make it again",
-            (Self::Traces, _) => "Traces, when no pod of the host is left, which would write them again",
+            (Self::Lease, _) => "The Lease. Wait until no pod of the host is left: it would make the Lease again",
+            (Self::Marks, _) => {
+                "Marks on Services and Nodes. Wait until no pod of the host is left: it would write them again"
+            }
         }
     }
 }
@@ -133,15 +135,15 @@ impl Remains {
             lines.push(format!("{}. {what}:", number + 1));
             let mut items = items.iter().peekable();
             while let Some(Item { object, found, command }) = items.next() {
-                lines.push(format!("   {object}: {found}"));
+                lines.push(format!("   {}", one_line(&format!("{object}: {found}"))));
                 // One command of Helm removes many.
                 if items.peek().is_none_or(|next| next.command != *command) {
                     lines.push(format!("     {command}"));
                 }
             }
         }
-        lines.extend(self.unread.iter().map(|what| format!("not known: {what}")));
-        lines.extend(self.notes.iter().map(|note| format!("note: {note}")));
+        lines.extend(self.unread.iter().map(|what| one_line(&format!("not known: {what}"))));
+        lines.extend(self.notes.iter().map(|note| one_line(&format!("note: {note}"))));
         lines.push("note: clouds are not asked. Look there for load balancers and routes; the Secret with your credentials stays: docs/guides/remove.md".to_owned());
         lines.push(format!("{} left, {} could not be read", self.left, self.unread.len()));
         lines.join("\n")
@@ -173,7 +175,7 @@ mod tests {
         let mut remains = Remains::new(Manager::Nobody);
         assert!(!remains.is_any_left() && !remains.is_any_unread());
         assert!(remains.text().ends_with("\n0 left, 0 could not be read") && !remains.text().contains("1."));
-        remains.add(Step::Traces, item("Service a/b", "last"));
+        remains.add(Step::Marks, item("Service a/b", "last"));
         remains.add(Step::Installation, item("Role a", "helm uninstall x"));
         remains.add(Step::Installation, item("Role b", "helm uninstall x"));
         remains.add(Step::LoadBalancers, item("Service a/c", "first"));
@@ -188,7 +190,7 @@ mod tests {
             "   Role a: found",
             "   Role b: found",
             "     helm uninstall x",
-            "3. Traces, ",
+            "3. Marks on Services and Nodes. Wait until ",
             "   Service a/b: found",
             "     last",
             "not known: Secrets: forbidden",
@@ -197,6 +199,17 @@ mod tests {
         assert_eq!(lines.len(), begins.len(), "{text}");
         assert!(lines.iter().zip(begins).all(|(line, begin)| line.starts_with(begin)), "{text}");
         assert!(remains.is_any_left() && remains.is_any_unread());
+    }
+
+    /// Whoever may write a Lease says who holds it.
+    #[test]
+    fn no_text_of_others_moves_the_terminal() {
+        let mut remains = Remains::new(Manager::Nobody);
+        let found = "the last holder is \u{1b}[2Jx\n0 left, 0 could not be read".to_owned();
+        remains.add(Step::Lease, Item { found, ..item("Lease a/b", "command") });
+        remains.unread("Secrets: \u{202e}no".to_owned());
+        let text = remains.text();
+        assert!(!text.contains(['\u{1b}', '\u{202e}']) && text.lines().count() == 6, "{text:?}");
     }
 
     #[test]

@@ -40,11 +40,11 @@ pub(super) fn judge(services: &[Service], remains: &mut Remains) {
             remains.add(Step::LoadBalancers, Item { object, found, command });
             continue;
         }
-        let traces: Vec<String> = traces(service).map(|(kind, name)| format!("{kind} {name}")).collect();
-        if has_finalizer(service) && traces.is_empty() {
+        let marks: Vec<String> = marks(service).map(|(kind, name)| format!("{kind} {name}")).collect();
+        if has_finalizer(service) && marks.is_empty() {
             foreign.push(format!("{namespace}/{name}"));
-        } else if !traces.is_empty() {
-            remains.add(Step::Traces, Item { object, found: traces.join(", "), command: patch(service, false) });
+        } else if !marks.is_empty() {
+            remains.add(Step::Marks, Item { object, found: marks.join(", "), command: patch(service, false) });
         }
     }
     if !foreign.is_empty() {
@@ -56,7 +56,7 @@ pub(super) fn judge(services: &[Service], remains: &mut Remains) {
 }
 
 /// Our conditions, and annotations of the host: what it is, and its name.
-fn traces(service: &Service) -> impl Iterator<Item = (&'static str, &str)> {
+fn marks(service: &Service) -> impl Iterator<Item = (&'static str, &str)> {
     let ready = ready_condition(service).map(|_| LOAD_BALANCER_READY);
     let recorded = was_ensured_here(service).then_some(LOAD_BALANCER_RECORDED);
     let conditions = ready.into_iter().chain(recorded).map(|name| ("condition", name));
@@ -74,7 +74,7 @@ fn patch(service: &Service, with_finalizer: bool) -> String {
     if with_finalizer {
         metadata.insert("$deleteFromPrimitiveList/finalizers".to_owned(), json!([LOAD_BALANCER_CLEANUP]));
     }
-    let of = |wanted: &'static str| traces(service).filter(move |(kind, _)| *kind == wanted).map(|(_, name)| name);
+    let of = |wanted: &'static str| marks(service).filter(move |(kind, _)| *kind == wanted).map(|(_, name)| name);
     let annotations: Map<String, Value> = of("annotation").map(|name| (name.to_owned(), Value::Null)).collect();
     if !annotations.is_empty() {
         metadata.insert("annotations".to_owned(), annotations.into());
@@ -152,7 +152,7 @@ mod tests {
         let metadata =
             json!({ "uid": "u-1", "$deleteFromPrimitiveList/finalizers": [FINALIZER], "annotations": annotations });
         assert_eq!(body, json!({ "metadata": metadata, "status": { "conditions": conditions } }));
-        assert!(remains.items(Step::Traces).is_empty());
+        assert!(remains.items(Step::Marks).is_empty());
     }
 
     #[test]
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_manager_uses_now_is_left_to_it_and_only_our_traces_go() {
+    fn what_another_manager_uses_now_is_left_to_it_and_only_our_marks_go() {
         let services = [
             service("taken", &[FINALIZER], &[RECORDED], &json!({})),
             service("theirs", &[FINALIZER], &["Theirs"], &json!({})),
@@ -176,8 +176,8 @@ mod tests {
         ];
         let remains = judged(&services, Manager::Other("go-ccm".to_owned()));
         assert!(remains.items(Step::LoadBalancers).is_empty(), "{remains:?}");
-        let traces = remains.items(Step::Traces);
-        let told: Vec<_> = traces.iter().map(|item| (item.object.as_str(), item.found.as_str())).collect();
+        let marks = remains.items(Step::Marks);
+        let told: Vec<_> = marks.iter().map(|item| (item.object.as_str(), item.found.as_str())).collect();
         assert_eq!(
             told,
             [
@@ -185,7 +185,7 @@ mod tests {
                 ("Service shop/given-up", "annotation wasm-ccm.io/orphan")
             ]
         );
-        assert!(commands(&remains, Step::Traces).iter().all(|command| !command.contains("finalizers")));
+        assert!(commands(&remains, Step::Marks).iter().all(|command| !command.contains("finalizers")));
         assert!(remains.text().contains("load-balancer-cleanup of shop/theirs, which all"), "{}", remains.text());
     }
 }

@@ -19,9 +19,9 @@ pub struct Way {
     /// Its name.
     pub endpoint: String,
     /// Scheme, host and port of its base URL, such as `https://api.example`.
-    pub place: String,
-    /// Who said so, in words: a flag, or a key of the cloud-config.
     pub origin: String,
+    /// Who said so, in words: a flag, or a key of the cloud-config.
+    pub said_by: String,
     /// Scheme, host and port of the proxy that requests to it go through; none where they go without one.
     pub proxy: Option<String>,
     /// Whose certificates it trusts, in words: a file, or a key of the cloud-config. None for those of the system.
@@ -56,7 +56,7 @@ pub struct Blocked {
 
 impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.endpoint, self.place)
+        write!(f, "{} ({})", self.endpoint, self.origin)
     }
 }
 
@@ -80,7 +80,7 @@ impl Egress {
         let target = self.endpoints.target(&way.endpoint);
         let target = target.map_err(|error| blocked(Barrier::Denied, error.message))?;
         let patience = self.settings.client.connect_timeout;
-        let next = way.proxy.as_deref().unwrap_or(&way.place);
+        let next = way.proxy.as_deref().unwrap_or(&way.origin);
         if let Some(Host::Domain(name)) = Url::parse(next).ok().as_ref().and_then(Url::host) {
             let found = tokio::time::timeout(patience, target.transport().lookup(name)).await;
             let found =
@@ -127,8 +127,8 @@ fn way(name: &str, target: &Target<'_>) -> Way {
     let grant = target.grant();
     Way {
         endpoint: name.to_owned(),
-        place: target.base.url.origin().ascii_serialization(),
-        origin: target.base.origin.clone(),
+        origin: target.base.url.origin().ascii_serialization(),
+        said_by: target.base.origin.clone(),
         proxy: grant.proxy.as_ref().and_then(|proxy| proxy.before(&target.base.url)),
         authorities: grant.tls.authorities(),
     }

@@ -30,7 +30,7 @@ fn node(change: &Value) -> Node {
 }
 
 #[test]
-fn a_heartbeat_is_no_change_and_only_what_others_hang_on_is_looked_at_with_them() {
+fn a_heartbeat_is_no_change_and_only_what_others_depend_on_is_looked_at_with_them() {
     let mut seen = Seen { nodes: HashMap::new(), services: HashMap::new() };
     let heartbeat = json!({
         "/metadata/resourceVersion": "8",
@@ -101,7 +101,7 @@ fn server() -> (Client, Arc<Mutex<Vec<String>>>) {
 async fn it_looks_again_after_the_periods_of_run_and_does_not_spin() {
     let (client, asked) = server();
     let mut registry = Registry::default();
-    let pending = Pending::register(&mut registry, &["Node", "Service", "Cluster"]);
+    let pending = Pending::register(&mut registry, &[Kind::Node, Kind::Service, Kind::Cluster]);
     let metrics = Metrics::register(&mut Registry::default());
     let (nodes, services) =
         (Reflector::new(client.clone(), &metrics.store), Reflector::new(client.clone(), &metrics.store));

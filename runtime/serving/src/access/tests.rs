@@ -1,14 +1,12 @@
 use std::sync::atomic::AtomicUsize;
 
+use ccm_fake_api::Log;
 use http_body_util::BodyExt as _;
 use hyper::Request;
 
 use super::*;
 
-mod log;
 mod wire;
-
-use log::Log;
 
 const S: Duration = Duration::from_secs(1);
 

@@ -45,7 +45,7 @@ fn has_all(text: &str, parts: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_stuck_service_is_followed_to_its_failing_cloud_call_in_one_command() {
+async fn a_stuck_service_is_followed_to_its_failed_request_in_one_command() {
     let stage = Stage::new().await;
     let client = stage.client();
     let cloud = digitalocean::Cloud::start().await;
@@ -66,7 +66,7 @@ async fn a_stuck_service_is_followed_to_its_failing_cloud_call_in_one_command() 
         "provider   digitalocean",
         "decision   ensure the load balancer with digitalocean: nothing is recorded of it",
         "POST /v2/load_balancers: 422",
-        "cloud call POST http://127.0.0.1:",
+        "request    POST http://127.0.0.1:",
         "/v2/load_balancers (endpoint ",
         "answer     422 Unprocessable Entity, request ID ",
         "reaction   retry: the host tries again",

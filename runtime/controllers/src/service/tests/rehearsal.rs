@@ -160,7 +160,7 @@ async fn a_service_on_which_the_work_does_not_end_is_not_known() {
     bench.add(service("web"));
     assert_unknown(&rehearsed(&bench, "web").await, "changes at this moment");
     assert_eq!(bench.cloud.count("ensure"), 0);
-    // Where a change of the cloud was stopped, what follows hangs on the answer.
+    // Where a change of the cloud was stopped, what follows depends on the answer.
     let taken = |bench: &Bench| bench.syncer.members[&0].provider.load_balancers().configuration();
     let stopped = CancellationToken::new();
     stopped.cancel();

@@ -1,11 +1,15 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
+use ccm_serving::access::TOKEN_HEADER;
 use http::{Request, Response};
+use kube::client::Body;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::ask::health_port::MAX_ANSWER;
 
 const HOLDER: &str = "node-1_00000000-0000-0000-0000-000000000000";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cloud-controller-manager";
@@ -274,16 +278,5 @@ async fn a_host_that_wants_a_token_gets_one_that_is_good_for_it_alone() {
         let why = ask(&client, path, Some((&client, "kube-system"))).await.unwrap_err();
         assert!(why.contains(part) && !why.contains(char::is_control) && !why.contains("short-lived"), "{why}");
         assert!(!why.contains("pods/proxy"), "{why}");
-    }
-}
-
-#[test]
-fn an_address_is_that_of_a_port_and_nothing_else() {
-    for text in ["https://127.0.0.1:10258", "https://127.0.0.1:10258/", "127.0.0.1:10258", "host.example"] {
-        assert_eq!(address(text).unwrap().scheme_str(), Some("https"), "{text}");
-    }
-    for text in ["", "http://127.0.0.1:10258", "https://u:hunter2@host", "https://host/metrics", "https://"] {
-        let error = address(text).unwrap_err().to_string();
-        assert!(error.starts_with("--address is no address") && !error.contains("hunter2"), "{text}: {error}");
     }
 }

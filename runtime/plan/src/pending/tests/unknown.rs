@@ -28,7 +28,7 @@ fn what_is_known_beside_what_is_not_takes_nothing_away() {
     assert_eq!(writes.len(), 4, "{writes:#?}");
     assert!(before.iter().all(|one| writes.contains(one)), "{writes:#?}");
     assert!(writes[1].write.contains(r#"{"c":1}"#), "{writes:#?}");
-    let object = Object { kind: "Service", name: "default/web".to_owned() };
+    let object = Object { kind: Kind::Service, name: "default/web".to_owned() };
     assert!(pending.objects.lock()[&object].more_may_follow);
     pending.looked(vec![plan(vec![address])], None);
     let writes = pending.list().writes;
@@ -39,39 +39,39 @@ fn what_is_known_beside_what_is_not_takes_nothing_away() {
 #[test]
 fn what_was_not_looked_at_is_not_known() {
     let mut registry = Registry::default();
-    let pending = Pending::register(&mut registry, &["Node", "Service", "Cluster"]);
+    let pending = Pending::register(&mut registry, &[Kind::Node, Kind::Service, Kind::Cluster]);
     let unknown = |kind: &str| metric(&registry, &format!("ccm_dry_run_unknown_objects{{kind=\"{kind}\"}}"));
-    assert_eq!(KINDS.map(unknown), [1, 1, 0, 1], "no controller keeps routes");
-    let node = || ObjectPlan { kind: "Node", name: "n1".to_owned(), ..ObjectPlan::default() };
+    assert_eq!(Kind::ALL.map(|kind| unknown(kind.as_str())), [1, 1, 0, 1], "no controller keeps routes");
+    let node = || ObjectPlan { kind: Kind::Node, name: "n1".to_owned(), ..ObjectPlan::default() };
     pending.looked(vec![node()], None);
-    assert_eq!((pending.of("Node", "n1").as_of, unknown("Node")), (None, 1), "there may be other ones");
-    pending.looked(vec![node()], Some("Node"));
-    assert!(pending.of("Node", "n1").as_of.is_some());
-    assert_eq!((pending.of("Service", "a/b").as_of, pending.list().as_of), (None, None));
-    assert_eq!(KINDS.map(unknown), [0, 1, 0, 1]);
+    assert_eq!((pending.of(Kind::Node, "n1").as_of, unknown("Node")), (None, 1), "there may be other ones");
+    pending.looked(vec![node()], Some(Kind::Node));
+    assert!(pending.of(Kind::Node, "n1").as_of.is_some());
+    assert_eq!((pending.of(Kind::Service, "a/b").as_of, pending.list().as_of), (None, None));
+    assert_eq!(Kind::ALL.map(|kind| unknown(kind.as_str())), [0, 1, 0, 1]);
     let unseen = pending.list().unknown;
     assert_eq!(unseen.iter().map(|(kind, _)| kind.as_str()).collect::<Vec<_>>(), ["Cluster", "Service"]);
-    pending.looked(vec![ObjectPlan { unknown: Some("503".to_owned()), ..plan(vec![]) }], Some("Service"));
-    pending.looked(vec![], Some("Cluster"));
-    assert_eq!(KINDS.map(unknown), [0, 1, 0, 0]);
-    let oldest = pending.of("Node", "n1").as_of;
-    assert!(oldest < pending.of("Service", "a/b").as_of);
+    pending.looked(vec![ObjectPlan { unknown: Some("503".to_owned()), ..plan(vec![]) }], Some(Kind::Service));
+    pending.looked(vec![], Some(Kind::Cluster));
+    assert_eq!(Kind::ALL.map(|kind| unknown(kind.as_str())), [0, 1, 0, 0]);
+    let oldest = pending.of(Kind::Node, "n1").as_of;
+    assert!(oldest < pending.of(Kind::Service, "a/b").as_of);
     assert_eq!((pending.list().as_of, pending.list().unknown.len()), (oldest, 1));
     pending.looked(vec![node()], None);
-    assert!(pending.of("Node", "n1").as_of > oldest);
+    assert!(pending.of(Kind::Node, "n1").as_of > oldest);
 }
 
 #[test]
 fn a_note_leaves_nothing_unsettled() {
     let (pending, _) = pending();
     pending.looked(vec![plan(vec![note("x")])], None);
-    assert_eq!(pending.unsettled("Service"), [""; 0]);
-    assert_eq!(pending.names("Service"), ["default/web"]);
+    assert_eq!(pending.unsettled(Kind::Service), [""; 0]);
+    assert_eq!(pending.names(Kind::Service), ["default/web"]);
     for open in [plan(vec![patch(Value::Null)]), ObjectPlan { unknown: Some(String::new()), ..plan(vec![]) }] {
         pending.looked(vec![plan(vec![])], None);
         pending.looked(vec![open], None);
-        assert_eq!(pending.unsettled("Service"), ["default/web"]);
-        assert_eq!(pending.unsettled("Node"), [""; 0]);
+        assert_eq!(pending.unsettled(Kind::Service), ["default/web"]);
+        assert_eq!(pending.unsettled(Kind::Node), [""; 0]);
     }
 }
 
@@ -94,13 +94,13 @@ fn a_note_with_another_message_is_the_same_and_a_write_is_not() {
 #[test]
 fn one_of_several_is_known_before_the_look_ends() {
     let mut registry = Registry::default();
-    let pending = Pending::register(&mut registry, &["Service"]);
+    let pending = Pending::register(&mut registry, &[Kind::Service]);
     pending.seen(plan(vec![patch(Value::Null)]));
-    let of = pending.of("Service", "default/web");
+    let of = pending.of(Kind::Service, "default/web");
     assert_eq!((of.writes.len(), of.as_of), (1, None));
     let written = || metric(&registry, "ccm_dry_run_pending_writes{kind=\"Service\",to=\"cluster\"}");
     assert_eq!((written(), metric(&registry, "ccm_dry_run_looks_total")), (1, 0));
-    pending.ended(&["Service"], Some("Service"));
-    assert!(pending.of("Service", "default/web").as_of.is_some());
+    pending.ended(&[Kind::Service], Some(Kind::Service));
+    assert!(pending.of(Kind::Service, "default/web").as_of.is_some());
     assert_eq!((written(), metric(&registry, "ccm_dry_run_looks_total")), (1, 1));
 }

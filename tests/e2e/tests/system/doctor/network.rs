@@ -219,7 +219,7 @@ async fn what_the_cloud_leaves_to_the_leader_is_told() {
     until(LIMIT, low).await.unwrap_or_else(|error| panic!("{error:#}: {told}"));
     let (objects, found) = look(&[&address]).one("budget", "wrong");
     assert_eq!(objects, ["Endpoint api of digitalocean"]);
-    assert_eq!(found, "0 of 1 requests are left: the cloud refuses more until it gives new ones");
+    assert_eq!(found, "no request of 1 is left: the cloud refuses all until it gives new ones");
     cloud.unsettled("its quota is used up");
     host.end().await;
     let (_, found) = look(&[]).one("budget", "unjudged");

@@ -5,6 +5,7 @@ use std::process::{Command, Output};
 use ccm_cluster::{NodeFixture, Settings, ensure_binaries};
 use ccm_e2e::host::until;
 use ccm_e2e::manifest;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::rbac::v1::Role;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -101,7 +102,7 @@ async fn its_commands_in_their_order_take_an_installation_away_while_the_host_he
     assert!(plan.objects("nodes").is_empty(), "{}", plan.report);
     assert_eq!(plan.objects("webhook"), ["ValidatingWebhookConfiguration wasm-ccm"]);
     assert_eq!(plan.objects("lease"), ["Lease kube-system/cloud-controller-manager"]);
-    assert!(plan.objects("traces").is_empty(), "{}", plan.report);
+    assert!(plan.objects("marks").is_empty(), "{}", plan.report);
     let objects = plan.objects("installation");
     // The ConfigMap of the records is made by the manifests, and the webhook is a step of its own.
     assert_eq!(objects.len() + 1, installed, "{objects:?}");
@@ -121,8 +122,8 @@ async fn its_commands_in_their_order_take_an_installation_away_while_the_host_he
     }
     let plan = Plan::of(&stage);
     assert_eq!(plan.report["manager"], "nobody");
-    assert_eq!(plan.objects("traces"), ["Service default/web"], "the annotation by which it was given up");
-    for step in ["lease", "traces"] {
+    assert_eq!(plan.objects("marks"), ["Service default/web"], "the annotation by which it was given up");
+    for step in ["lease", "marks"] {
         paste_all(&stage, &plan, step).await;
     }
     assert_eq!(Plan::of(&stage).code, Some(0));
@@ -164,7 +165,7 @@ async fn after_the_host_is_gone_its_commands_free_a_service_that_hangs_and_leave
     assert_eq!(plan.report["manager"], "nobody");
     assert_eq!(plan.objects("load-balancers"), ["Service default/hangs", "Service default/stays"]);
     assert_eq!(plan.objects("nodes"), ["Node waits"]);
-    assert_eq!(plan.objects("traces"), ["Service default/asks", "Node off", "Node off"]);
+    assert_eq!(plan.objects("marks"), ["Service default/asks", "Node off", "Node off"]);
     let notes = plan.report["notes"].to_string();
     assert!(notes.contains(&format!("the finalizer {FINALIZER} of default/foreign")), "{notes}");
     let kubeconfig = format!("--kubeconfig={}", stage.cluster.kubeconfig().display());
@@ -176,7 +177,7 @@ async fn after_the_host_is_gone_its_commands_free_a_service_that_hangs_and_leave
         assert!(text.contains(part), "{part}: {text}");
     }
 
-    for step in ["load-balancers", "nodes", "webhook", "installation", "lease", "traces"] {
+    for step in ["load-balancers", "nodes", "webhook", "installation", "lease", "marks"] {
         paste_all(&stage, &plan, step).await;
     }
     let plan = Plan::of(&stage);
@@ -270,4 +271,19 @@ async fn who_may_make_one_object_puts_no_command_into_an_administrators_shell() 
             assert!(!text.contains(part), "{part}: {text}");
         }
     }
+}
+
+/// Whoever may write a Lease says who holds it.
+#[tokio::test]
+async fn no_text_of_others_moves_the_terminal_in_json_either() {
+    let stage = Stage::bare(Settings::default()).await;
+    let spec = json!({ "holderIdentity": "x\u{202e}\u{9b}2Jy", "leaseDurationSeconds": 1 });
+    let lease = json!({ "metadata": { "name": "cloud-controller-manager" }, "spec": spec });
+    let leases: Api<Lease> = Api::namespaced(stage.client().clone(), "kube-system");
+    leases.create(&PostParams::default(), &serde_json::from_value(lease).unwrap()).await.unwrap();
+    let (code, text, _) =
+        run(&[&PLAN[..], &[&format!("--kubeconfig={}", stage.cluster.kubeconfig().display())]].concat());
+    assert!(code == Some(2) && !text.contains(['\u{202e}', '\u{9b}']), "{text:?}");
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert!(report.to_string().contains("the last holder is x\u{202e}\u{9b}2Jy"), "{report}");
 }

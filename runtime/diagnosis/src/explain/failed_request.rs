@@ -43,12 +43,6 @@ pub(super) fn outcome(request: &CloudRequest) -> String {
     format!("{told} ({times}{} ago{when})", about(*seconds_ago))
 }
 
-/// Whether the failure says that it is about this request. The host adds the last one that failed where the provider names none.
-pub(super) fn is_named(request: &CloudRequest, message: &str) -> bool {
-    let id = request.request_id.as_deref().filter(|id| !id.is_empty());
-    message.contains(id.unwrap_or(&request.operation))
-}
-
 fn answered(status: u16) -> String {
     let reason = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or_default();
     format!("{status} {reason}").trim_end().to_owned()
@@ -129,19 +123,6 @@ mod tests {
             (CloudRequest { status: None, request_id: None, ..request() }, post, format!("not known ({ago}")),
         ] {
             assert_eq!((place(&request).as_str(), outcome(&request)), (wanted_place, wanted));
-        }
-    }
-
-    #[test]
-    fn a_message_names_a_request_by_its_id_else_by_its_operation() {
-        let nameless = || CloudRequest { request_id: None, ..request() };
-        for (request, message, named) in [
-            (request(), "POST /v2/load_balancers: 422 (request ID r-1)", true),
-            (request(), "POST /v2/load_balancers: 422 (request ID r-2)", false),
-            (nameless(), "POST /v2/load_balancers: 502", true),
-            (nameless(), "no address", false),
-        ] {
-            assert_eq!(is_named(&request, message), named, "{message}");
         }
     }
 }

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tracing::subscriber::DefaultGuard;
 
 /// The log of the thread that started it, to its end.
-pub(super) struct Log {
+pub struct Log {
     text: Text,
     _guard: DefaultGuard,
 }
@@ -27,7 +27,9 @@ impl Write for Text {
 }
 
 impl Log {
-    pub(super) fn start() -> Self {
+    /// Begins to listen.
+    #[must_use]
+    pub fn start() -> Self {
         // With nobody listening in another thread, a line met there first could be switched off for this one as well.
         static LISTEN: Once = Once::new();
         LISTEN.call_once(|| drop(tracing::subscriber::set_global_default(tracing_subscriber::registry())));
@@ -38,7 +40,8 @@ impl Log {
     }
 
     /// Lines that contain `part`.
-    pub(super) fn lines(&self, part: &str) -> Vec<String> {
+    #[must_use]
+    pub fn lines(&self, part: &str) -> Vec<String> {
         let text = String::from_utf8(self.text.0.lock().clone()).unwrap();
         text.lines().filter(|line| line.contains(part)).map(ToOwned::to_owned).collect()
     }
