@@ -50,7 +50,7 @@ fn what_was_not_looked_at_is_not_known() {
     assert_eq!((pending.of(Kind::Service, "a/b").as_of, pending.list().as_of), (None, None));
     assert_eq!(Kind::ALL.map(|kind| unknown(kind.as_str())), [0, 1, 0, 1]);
     let unseen = pending.list().unknown;
-    assert_eq!(unseen.iter().map(|(kind, _)| kind.as_str()).collect::<Vec<_>>(), ["Cluster", "Service"]);
+    assert_eq!(unseen.iter().map(|(kind, _)| kind.as_str()).collect::<Vec<_>>(), ["Service", "Cluster"]);
     pending.looked(vec![ObjectPlan { unknown: Some("503".to_owned()), ..plan(vec![]) }], Some(Kind::Service));
     pending.looked(vec![], Some(Kind::Cluster));
     assert_eq!(Kind::ALL.map(|kind| unknown(kind.as_str())), [0, 1, 0, 0]);
