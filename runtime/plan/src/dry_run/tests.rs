@@ -15,6 +15,8 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::sealed;
 
+mod pace;
+
 const SECOND: Duration = Duration::from_secs(1);
 
 fn node(change: &Value) -> Node {
