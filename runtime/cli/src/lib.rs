@@ -4,6 +4,7 @@ mod access;
 mod annotations;
 #[cfg(test)]
 mod cases;
+mod configz;
 pub mod controller_names;
 mod controllers;
 mod doctor;
