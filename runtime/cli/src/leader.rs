@@ -28,22 +28,22 @@ pub struct LeaderArgs {
     pub leader_elect: bool,
     /// Time that a standby waits after the last renewal of the leader.
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = parse_period)]
-    leader_elect_lease_duration: Duration,
+    pub(super) leader_elect_lease_duration: Duration,
     /// Time for which the leader continues without a renewal; then it exits.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_period)]
-    leader_elect_renew_deadline: Duration,
+    pub(super) leader_elect_renew_deadline: Duration,
     /// Interval between attempts to renew or acquire the Lease.
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_period)]
-    leader_elect_retry_period: Duration,
+    pub(super) leader_elect_retry_period: Duration,
     /// Kind of the lock.
     #[arg(long, value_enum, default_value = "leases")]
     leader_elect_resource_lock: ResourceLock,
     /// Name of the Lease; replicas of one manager share it.
     #[arg(long, value_name = "NAME", default_value = "cloud-controller-manager")]
-    leader_elect_resource_name: String,
+    pub(super) leader_elect_resource_name: String,
     /// Namespace of the Lease.
     #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
-    leader_elect_resource_namespace: String,
+    pub(super) leader_elect_resource_namespace: String,
 }
 
 impl LeaderArgs {

@@ -5,6 +5,7 @@ mod annotations;
 #[cfg(test)]
 mod cases;
 mod cluster;
+mod configz;
 pub mod controller_names;
 mod controllers;
 mod doctor;

@@ -21,7 +21,7 @@ pub struct WebhookArgs {
     /// Webhooks to serve: `*`, NAME or -NAME; the first entry that matches counts. The only one is lb-service. Without this flag
     /// there is none.
     #[arg(long, value_delimiter = ',', allow_hyphen_values = true)]
-    webhooks: Vec<String>,
+    pub(super) webhooks: Vec<String>,
     /// Address of the port for webhooks; an empty one serves none.
     #[arg(long, default_value = "0.0.0.0")]
     webhook_bind_address: BindAddress,

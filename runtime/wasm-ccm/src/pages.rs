@@ -1,6 +1,5 @@
-//! Health and metrics over HTTPS on upstream's port: `/livez`, `/healthz`, `/readyz`, `/providerz`, `/metrics`, `/explain/v1/`, and
-//! `/`, the [status page](crate::status).
-//! Upstream's `/configz` is not among them. The wall stands before all of them ([`guarded`]), and before those that come later.
+//! Health and metrics over HTTPS on upstream's port: `/livez`, `/healthz`, `/readyz`, `/providerz`, `/metrics`, `/configz`,
+//! `/explain/v1/`, and `/`, the [status page](crate::status). The wall stands before all of them ([`guarded`]), and before those that come later.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -49,6 +48,8 @@ pub(crate) struct Pages {
     pub(crate) process: ProcessMetrics,
     pub(crate) providers: ProviderStatuses,
     pub(crate) explainer: Explainer,
+    /// What `/configz` says.
+    pub(crate) configz: Arc<str>,
     /// What would be written; none for a process that writes.
     pub(crate) dry_run: Option<Pending>,
 }
@@ -65,6 +66,7 @@ impl Pages {
     }
 
     fn answer(&self, request: &Request<impl Sized>) -> Page {
+        const JSON: &str = "application/json";
         const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         // Whoever did not come through the wall is nobody in particular.
         let reader = request.extensions().get().copied().unwrap_or(Reader::Anybody);
@@ -87,7 +89,6 @@ impl Pages {
                 Err(error) => page(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("metrics: {error}\n")),
             },
             "/providerz" => {
-                const JSON: &str = "application/json";
                 // Browsers and `curl` get text; programs ask for JSON.
                 let accepts = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
                 let wants = request.uri().query().unwrap_or_default().split('&').any(|part| part == "format=json");
@@ -97,9 +98,10 @@ impl Pages {
                     page(StatusCode::OK, TEXT, self.providers.text())
                 }
             }
+            "/configz" => page(StatusCode::OK, JSON, self.configz.to_string()),
             path if let Some((status, text)) = self.check(path) => page(status, TEXT, text),
             _ => {
-                let pages = "try /, /livez, /healthz, /readyz, /providerz, /metrics or /explain/v1/\n";
+                let pages = "try /, /livez, /healthz, /readyz, /providerz, /metrics, /configz or /explain/v1/\n";
                 page(StatusCode::NOT_FOUND, TEXT, pages.to_owned())
             }
         }

@@ -279,6 +279,7 @@ impl Process {
             process: process_metrics,
             providers: statuses,
             explainer: explainer.clone(),
+            configz: args.configz(&providers).into(),
             dry_run: dry_run.as_ref().map(DryRun::pending),
         };
         let health = bind_health(&args, pages).await?;

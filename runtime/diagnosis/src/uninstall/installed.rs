@@ -146,6 +146,9 @@ fn item(kind: &str, object: &PartialObjectMeta, release: Option<(&str, &str)>) -
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use kube::client::Body;
     use serde_json::{Value, json};
 
     use super::*;
@@ -222,6 +225,44 @@ mod tests {
         }
     }
 
+    /// A page has 500 objects: a busy cluster has many pages of ConfigMaps.
+    #[tokio::test]
+    async fn what_is_on_a_later_page_is_found_and_without_that_page_the_list_is_not_known() {
+        const LIST: &str = "/api/v1/configmaps";
+        let page = |name: &str, token: &str| {
+            let item = json!({ "metadata": { "name": name, "namespace": "kube-system" } });
+            json!({ "metadata": { "continue": token }, "items": [item] })
+        };
+        for is_allowed in [true, false] {
+            let answer = move |request: http::Request<Body>| {
+                let query = request.uri().query().unwrap_or_default();
+                assert!(query.contains("limit=500"), "{query}");
+                let second = query.split('&').any(|part| part == "continue=second");
+                let (status, body) = match (request.uri().path() == LIST, second) {
+                    (false, _) => (200, json!({ "metadata": {}, "items": [] })),
+                    (true, false) => (200, page("of-another", "second")),
+                    (true, true) if is_allowed => (200, page("wasm-ccm-provider", "")),
+                    (true, true) => {
+                        (403, json!({ "status": "Failure", "message": "no", "reason": "Forbidden", "code": 403 }))
+                    }
+                };
+                let response = http::Response::builder().status(status).body(Body::from(body.to_string().into_bytes()));
+                std::future::ready(Ok::<_, Infallible>(response.unwrap()))
+            };
+            let found = find(&Client::new(tower::service_fn(answer), "default"), "kube-system").await;
+            match (is_allowed, found.as_slice()) {
+                (true, [Ok((step, item))]) => {
+                    assert_eq!(
+                        (*step, item.object.as_str()),
+                        (Step::Installation, "ConfigMap kube-system/wasm-ccm-provider")
+                    );
+                }
+                (false, [Err(unread)]) => assert!(unread.starts_with("ConfigMaps: "), "{unread}"),
+                _ => panic!("{is_allowed}: {found:?}"),
+            }
+        }
+    }
+
     #[test]
     fn another_program_may_have_a_similar_name() {
         for (name, ours) in [("wasm-ccm", true), ("wasm-ccm-nodes", true), ("wasm-ccms", false), ("my-wasm-ccm", false)]
@@ -231,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn every_object_of_our_manifests_and_of_the_chart_is_found() {
+    fn every_object_of_our_manifests_is_found() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests");
         let mut texts = vec![];
         for part in

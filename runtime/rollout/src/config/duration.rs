@@ -1,4 +1,4 @@
-//! Durations as upstream's flags take them: `90s`, `1m30s`, `5m0s`, `250ms`.
+//! Durations as upstream's flags take them and as Go writes them: `90s`, `1m30s`, `5m0s`, `250ms`.
 
 use std::time::Duration;
 
@@ -28,9 +28,47 @@ pub fn parse_period(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A duration as Go writes it.
+pub fn go(time: Duration) -> String {
+    let (seconds, nanos) = (time.as_secs(), time.subsec_nanos());
+    match seconds {
+        0 if nanos == 0 => "0s".to_owned(),
+        // Below a minute both languages write the same.
+        0..60 => format!("{time:?}"),
+        _ => {
+            let hours = if seconds < 3600 { String::new() } else { format!("{}h", seconds / 3600) };
+            let fraction = format!(".{nanos:09}");
+            let fraction = fraction.trim_end_matches('0').trim_end_matches('.');
+            format!("{hours}{}m{}{fraction}s", seconds / 60 % 60, seconds % 60)
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_are_written_as_go_writes_them() {
+        for (nanos, text) in [
+            (0, "0s"),
+            (1, "1ns"),
+            (1_100, "1.1µs"),
+            (2_200_000, "2.2ms"),
+            (100_000_000, "100ms"),
+            (3_300_000_000, "3.3s"),
+            (59_999_999_999, "59.999999999s"),
+            (60_000_000_000, "1m0s"),
+            (60_500_000_000, "1m0.5s"),
+            (245_000_000_000, "4m5s"),
+            (245_001_000_000, "4m5.001s"),
+            (3_600_000_000_000, "1h0m0s"),
+            (18_367_001_000_000, "5h6m7.001s"),
+            (90_000_000_000_000, "25h0m0s"),
+        ] {
+            assert_eq!(go(Duration::from_nanos(nanos)), text);
+        }
+    }
 
     #[test]
     fn durations_of_go_are_understood() {

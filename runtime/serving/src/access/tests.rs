@@ -45,7 +45,7 @@ impl Reviews for Fake {
             ("prometheus", None) | ("bound", Some(AUDIENCE)) => Some(user("prometheus", &[])),
             ("nobody", None) => Some(user("nobody", &["system:authenticated"])),
             ("admin", None) => Some(user("admin", &["system:masters"])),
-            ("reader", None) => Some(user("reader", &[])),
+            ("reader" | "demoted", None) => Some(user(token, &[])),
             // Revoked while the first question about it is answered.
             ("revoked", None) if self.known.fetch_add(1, Ordering::Relaxed) == 0 => {
                 tokio::time::sleep(3 * S).await;
@@ -67,8 +67,13 @@ impl Reviews for Fake {
         let name = user.username.as_deref().unwrap_or_default();
         Ok(match path {
             // As a cluster has it for everybody.
-            "/readyz" => true,
-            "/readyz/*" => name == "reader",
+            "/healthz" | "/livez" | "/readyz" => true,
+            "/healthz/*" | "/livez/*" | "/readyz/*" => name == "reader",
+            // It loses its rights while the first question about them is answered.
+            _ if name == "demoted" && self.known.fetch_add(1, Ordering::Relaxed) == 0 => {
+                tokio::time::sleep(3 * S).await;
+                true
+            }
             path => (name == "prometheus" || name.starts_with("good-")) && path.starts_with("/metrics"),
         })
     }
@@ -114,27 +119,30 @@ async fn with(wall: &Wall<Fake>, token: &str, path: &str) -> u16 {
 
 #[tokio::test(start_paused = true)]
 async fn a_page_of_checks_tells_reasons_only_to_those_who_may_get_all_of_them() {
-    let (closed, _) = wall(AccessSettings { always_allow: vec![], ..settings() });
-    for (token, expected) in [("unknown", None), ("nobody", Some(Reader::Anybody)), ("reader", Some(Reader::Known))] {
-        let request = request("/readyz", &[("authorization", &format!("Bearer {token}"))]);
-        assert_eq!(closed.reader(&request).await.ok(), expected, "{token}");
+    for page in ["/healthz", "/livez", "/readyz"] {
+        let (closed, _) = wall(AccessSettings { always_allow: vec![], ..settings() });
+        for (token, expected) in [("unknown", None), ("nobody", Some(Reader::Anybody)), ("reader", Some(Reader::Known))]
+        {
+            let request = request(page, &[("authorization", &format!("Bearer {token}"))]);
+            assert_eq!(closed.reader(&request).await.ok(), expected, "{page} {token}");
+        }
+        let (wall, fake) = wall(settings());
+        let reader = async |token: Option<&str>| {
+            let header = token.map(|token| ("authorization", token));
+            wall.reader(&request(page, header.as_slice())).await.unwrap()
+        };
+        assert_eq!(reader(None).await, Reader::Anybody, "{page}");
+        for token in ["Bearer unknown", "Bearer nobody", "Bearer prometheus", "Basic x", "Bearer \u{e9}"] {
+            assert_eq!(reader(Some(token)).await, Reader::Anybody, "{page} {token}");
+        }
+        for token in ["Bearer admin", "Bearer reader"] {
+            assert_eq!(reader(Some(token)).await, Reader::Known, "{page} {token}");
+        }
+        fake.away(true);
+        assert_eq!(reader(Some("Bearer other")).await, Reader::Anybody, "a probe of {page} gets its answer");
     }
-    let (wall, fake) = wall(settings());
-    let reader = async |token: Option<&str>| {
-        let header = token.map(|token| ("authorization", token));
-        wall.reader(&request("/readyz", header.as_slice())).await.unwrap()
-    };
-    assert_eq!(reader(None).await, Reader::Anybody);
-    for token in ["Bearer unknown", "Bearer nobody", "Bearer prometheus", "Basic x", "Bearer \u{e9}"] {
-        assert_eq!(reader(Some(token)).await, Reader::Anybody, "{token}");
-    }
-    for token in ["Bearer admin", "Bearer reader"] {
-        assert_eq!(reader(Some(token)).await, Reader::Known, "{token}");
-    }
-    fake.away(true);
-    assert_eq!(reader(Some("Bearer other")).await, Reader::Anybody, "a probe gets its answer");
+    let (wall, _) = wall(settings());
     let head = Request::head("/metrics").header("authorization", "Bearer prometheus").body(()).unwrap();
-    fake.away(false);
     assert_eq!(wall.reader(&head.into_parts().0).await.unwrap(), Reader::Known);
 }
 
@@ -420,4 +428,21 @@ async fn an_answer_to_an_older_question_does_not_take_the_place_of_a_newer_one_a
     assert_eq!(with(&wall, "revoked", "/metrics").await, 200);
     tokio::time::advance(7 * S + Duration::from_millis(1)).await;
     assert_eq!(with(&wall, "revoked", "/metrics").await, 401, "10 s after the question");
+}
+
+/// The same of what a user may get.
+#[tokio::test(start_paused = true)]
+async fn a_late_yes_to_a_user_does_not_take_the_place_of_a_newer_no() {
+    let (wall, _) = wall(AccessSettings { token_ttl: 60 * S, ..settings() });
+    let first = with(&wall, "demoted", "/metrics");
+    let later = async {
+        tokio::time::sleep(S).await;
+        with(&wall, "demoted", "/metrics").await
+    };
+    assert_eq!(tokio::join!(first, later), (200, 403));
+    assert_eq!(with(&wall, "demoted", "/metrics").await, 403);
+    let (wall, _) = self::wall(AccessSettings { token_ttl: 60 * S, ..settings() });
+    assert_eq!(with(&wall, "demoted", "/metrics").await, 200);
+    tokio::time::advance(7 * S + Duration::from_millis(1)).await;
+    assert_eq!(with(&wall, "demoted", "/metrics").await, 403, "10 s after the question");
 }

@@ -2,7 +2,7 @@
 
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
@@ -143,7 +143,11 @@ async fn a_client_that_does_not_finish_its_handshake_or_its_head_is_dropped() {
 }
 
 /// A port on which 4 connections are open at most, and its address.
-async fn port_of_four(acceptor: TlsAcceptor) -> (JoinSet<()>, SocketAddr) {
+async fn port_of_four<A, F>(acceptor: TlsAcceptor, answer: A) -> (JoinSet<()>, SocketAddr)
+where
+    A: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
+    F: Future<Output = Page> + Send + 'static,
+{
     let listener = bind(([127, 0, 0, 1], 0).into(), "").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, grace) = (CancellationToken::new(), Duration::ZERO);
@@ -155,7 +159,11 @@ async fn port_of_four(acceptor: TlsAcceptor) -> (JoinSet<()>, SocketAddr) {
 }
 
 async fn probe(connector: &TlsConnector, address: SocketAddr) -> String {
-    let mut stream = connector.connect(localhost(), TcpStream::connect(address).await.unwrap()).await.unwrap();
+    probe_by(TcpStream::connect(address).await.unwrap(), connector).await
+}
+
+async fn probe_by(stream: TcpStream, connector: &TlsConnector) -> String {
+    let mut stream = connector.connect(localhost(), stream).await.unwrap();
     stream.write_all(PROBE).await.unwrap();
     let mut answer = vec![];
     stream.read_to_end(&mut answer).await.unwrap();
@@ -166,7 +174,7 @@ async fn probe(connector: &TlsConnector, address: SocketAddr) -> String {
 #[tokio::test]
 async fn probes_are_answered_while_more_clients_than_there_are_places_say_nothing() {
     let (acceptor, connector) = trusted();
-    let (_port, address) = port_of_four(acceptor).await;
+    let (_port, address) = port_of_four(acceptor, answer).await;
     let mut idle = Vec::new();
     for _ in 0..12 {
         idle.push(TcpStream::connect(address).await.unwrap());
@@ -179,6 +187,23 @@ async fn probes_are_answered_while_more_clients_than_there_are_places_say_nothin
     for mut gone in idle.into_iter().take(8) {
         let said = tokio::time::timeout(HEAD_TIMEOUT / 2, gone.read(&mut [0])).await.expect("it is closed");
         assert!(matches!(said, Ok(0) | Err(_)), "{said:?}");
+    }
+}
+
+/// Without it all clients are one, and nothing is kept for those that asked nothing for a while.
+#[tokio::test]
+async fn an_answer_knows_from_which_address_it_is_asked() {
+    let (acceptor, connector) = trusted();
+    let tell = |request: Request<Incoming>| {
+        let peer = request.extensions().get::<Peer>().copied();
+        std::future::ready(page(StatusCode::OK, TEXT, format!("{peer:?}")))
+    };
+    let (_port, address) = port_of_four(acceptor, tell).await;
+    for from in [[127, 0, 0, 1], [127, 0, 0, 2]] {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((from, 0).into()).unwrap();
+        let answer = probe_by(socket.connect(address).await.unwrap(), &connector).await;
+        assert!(answer.ends_with(&format!("\r\n{:?}", Some(Peer::new(from.into())))), "{answer}");
     }
 }
 

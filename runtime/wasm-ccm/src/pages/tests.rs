@@ -13,7 +13,19 @@ fn pages() -> Pages {
     let providers = ProviderStatuses::default();
     let explainer = Explainer::default();
     let registry = Arc::new(registry);
-    Pages { wall: None, readiness, health, leader: None, registry, process, providers, explainer, dry_run: None }
+    let configz = "{}".into();
+    Pages {
+        wall: None,
+        readiness,
+        health,
+        leader: None,
+        registry,
+        process,
+        providers,
+        explainer,
+        configz,
+        dry_run: None,
+    }
 }
 
 async fn get(pages: &Pages, path: &str) -> (u16, String) {
@@ -111,6 +123,7 @@ async fn without_a_token_there_are_the_probes_and_no_other_page_whichever_comes(
         "/",
         "/metrics",
         "/providerz",
+        "/configz",
         "/explain/v1/node/n1",
         "/healthz/leaderElection",
         "/livez/leaderElection",

@@ -79,6 +79,7 @@ async fn case_259_pages_are_for_those_who_may_and_probes_for_everybody_and_no_to
     let closed = [
         "/metrics",
         "/providerz",
+        "/configz",
         "/explain/v1/node/n1",
         "/healthz/leaderElection",
         "/healthz/cloud-node-controller",

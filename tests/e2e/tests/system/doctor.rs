@@ -2,7 +2,7 @@
 
 mod api_server;
 mod hosts;
-mod leases;
+pub(crate) mod leases;
 mod network;
 mod pains;
 mod webhook;

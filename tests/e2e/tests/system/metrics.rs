@@ -138,9 +138,9 @@ async fn a_process_is_not_ready_for_a_moment_before_it_has_its_provider_and_all_
 }
 
 #[tokio::test]
-async fn case_259_pages_of_the_health_port() {
+async fn case_255_259_pages_of_the_health_port() {
     let stage = Stage::new().await;
-    let host = stage.cloudlycke(&[]);
+    let host = stage.cloudlycke(&["--cluster-name=blue"]);
     host.ready().await;
     for path in ["/livez", "/healthz"] {
         assert_eq!(host.page(path).await.unwrap(), (200, "ok".to_owned()));
@@ -151,6 +151,11 @@ async fn case_259_pages_of_the_health_port() {
         (200, format!("[+]API server ok\n[+]nodes ok\n{provider}[+]services ok\n"))
     );
     assert_eq!(host.page("/elsewhere").await.unwrap().0, 404);
+    let (status, text) = host.page("/configz").await.unwrap();
+    let configuration: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let configuration = &configuration["cloudcontrollermanager.config.k8s.io"];
+    assert_eq!((status, &configuration["KubeCloudShared"]["ClusterName"]), (200, &"blue".into()), "{text}");
+    assert_eq!(configuration["Generic"]["Port"], host.port(), "{text}");
     let fixtures = (0..3).map(|i| NodeFixture::new(format!("n{i}")).internal_ip("10.0.0.1"));
     ccm_cluster::register_nodes(stage.client(), fixtures).await.unwrap();
     await_all_untainted(stage.client(), 3).await;

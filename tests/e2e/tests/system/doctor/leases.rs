@@ -15,13 +15,13 @@ use super::{create, doctor, provider};
 use crate::stage::{LIMIT, Stage};
 
 /// Somebody who renews a Lease as a manager does, until this is dropped.
-pub(super) struct Renewing {
+pub(crate) struct Renewing {
     _tasks: JoinSet<()>,
 }
 
 impl Renewing {
     /// As this program, with a clock that is `ahead`.
-    pub(super) fn start(stage: &Stage, name: &'static str, program: &'static str, ahead: SignedDuration) -> Self {
+    pub(crate) fn start(stage: &Stage, name: &'static str, program: &'static str, ahead: SignedDuration) -> Self {
         let leases = Api::<Lease>::namespaced(stage.client().clone(), "kube-system");
         let how = PatchParams::apply(program).force();
         let mut renewing = JoinSet::new();

@@ -58,7 +58,7 @@ impl Helm {
     }
 
     /// What it prints, if all is well.
-    async fn good(&self, arguments: &[&str]) -> String {
+    pub(super) async fn good(&self, arguments: &[&str]) -> String {
         let run = self.run(arguments).await;
         assert!(run.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&run.stderr));
         String::from_utf8(run.stdout).unwrap()

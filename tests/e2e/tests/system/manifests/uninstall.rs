@@ -1,18 +1,23 @@
 //! `wasm-ccm uninstall --plan`: its commands, given to a shell and to a real kubectl, leave nothing.
 
+use std::collections::BTreeSet;
 use std::process::{Command, Output};
 
 use ccm_cluster::{NodeFixture, Settings, ensure_binaries};
 use ccm_e2e::host::until;
 use ccm_e2e::manifest;
+use jiff::SignedDuration;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::rbac::v1::Role;
-use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
+use kube::core::DynamicObject;
+use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
+use super::chart::{Helm, IMAGE, chart};
 use super::overlay::{Manifests, start};
-use super::{CLOUDLYCKE, apart, apply};
+use super::{CLOUDLYCKE, apart, apply, know_kinds_of_others};
+use crate::doctor::leases::Renewing;
 use crate::look::{await_untainted, nodes, patch_status};
 use crate::mistakes::{complaint, ended, run};
 use crate::service_look::{FINALIZER, annotated, await_served, delete, serve, services, the};
@@ -219,6 +224,61 @@ async fn a_command_for_a_service_leaves_another_one_of_that_name_alone() {
     let refused = pasted(&stage, command).await;
     assert!(!refused.status.success(), "{command}");
     assert_eq!(the(client, "web").await.metadata.finalizers.unwrap(), [FINALIZER]);
+}
+
+/// Whoever deleted its Lease would let two managers lead.
+// The Lease is renewed while the program is waited for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn where_another_manager_leads_its_lease_and_its_load_balancers_are_none_of_ours() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let host = stage.cloudlycke(&["--leader-elect=true"]);
+    serve(client, "web", json!({})).await;
+    await_served(client, "web").await;
+    host.end().await;
+    let before = Plan::of(&stage);
+    assert_eq!(before.objects("lease"), ["Lease kube-system/cloud-controller-manager"]);
+    assert_eq!(before.objects("load-balancers"), ["Service default/web"]);
+
+    let go = "digitalocean-cloud-controller-manager";
+    let _renewing = Renewing::start(&stage, "cloud-controller-manager", go, SignedDuration::ZERO);
+    let mut plan = before;
+    let leads = async || {
+        plan = Plan::of(&stage);
+        Ok(plan.report["manager"] == json!({ "other": go }))
+    };
+    until(LIMIT, leads).await.unwrap();
+    assert_eq!((plan.objects("lease"), plan.objects("load-balancers")), (vec![], vec![]), "{}", plan.report);
+}
+
+#[tokio::test]
+async fn all_that_the_chart_can_install_is_found_and_one_command_of_helm_takes_it_away() {
+    let stage = Stage::bare(apart(Settings::default())).await;
+    know_kinds_of_others(stage.client()).await;
+    let (manifests, helm) = (Manifests::new(), Helm::new(Some(&stage.cluster.kubeconfig())));
+    let chart = chart(&manifests, &["openstack"]);
+    let more = ["provider=openstack", "settings.A=b", "monitoring.rules=true", "monitoring.dashboard=true"];
+    let values = [&more[..], &IMAGE].concat().join(",");
+    helm.good(&["install", "wasm-ccm", &chart, "--set", &values, "--wait=false"]).await;
+    let installed = manifest::objects(&helm.good(&["get", "manifest", "wasm-ccm"]).await).unwrap();
+    let name = |object: &DynamicObject| {
+        let place = object.namespace().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+        format!("{} {place}{}", object.types.as_ref().unwrap().kind, object.name_any())
+    };
+    let installed: BTreeSet<String> = installed.iter().map(name).collect();
+    for kind in
+        ["PrometheusRule ", "ConfigMap kube-system/wasm-ccm-settings", "ConfigMap kube-system/wasm-ccm-dashboard"]
+    {
+        assert!(installed.iter().any(|name| name.starts_with(kind)), "{kind} is not among {installed:?}");
+    }
+    let plan = Plan::of(&stage);
+    assert_eq!(plan.report["left"], installed.len());
+    let (found, commands): (BTreeSet<String>, BTreeSet<String>) = plan.step("installation").into_iter().unzip();
+    assert_eq!(found, installed);
+    assert_eq!(commands, BTreeSet::from(["helm uninstall wasm-ccm --namespace kube-system".to_owned()]));
+    let command = commands.first().unwrap();
+    helm.good(&command.split(' ').skip(1).collect::<Vec<_>>()).await;
+    assert_eq!(Plan::of(&stage).code, Some(0));
 }
 
 #[tokio::test]
