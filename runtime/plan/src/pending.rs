@@ -28,6 +28,8 @@ const FLEETING: [&str; 5] =
 /// The same in a note: it tells how far the cloud is, and the ID of the request that said so.
 const FLEETING_IN_NOTES: &str = "message";
 
+/// Where a write goes that only the host reads.
+const NOTE: &str = "note";
 /// Why nothing is known of a kind.
 const NOT_LOOKED_AT: &str = "not all of them were looked at yet";
 
@@ -79,6 +81,8 @@ struct Standing {
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Known {
     writes: Vec<Standing>,
+    /// Digests of those of the last look after which all was known: what is carried along does not grow while the cloud fails.
+    certain: BTreeSet<u64>,
     /// More may follow, of which nobody knows.
     more_may_follow: bool,
     unknown: Option<String>,
@@ -246,9 +250,8 @@ fn take(objects: &mut BTreeMap<Object, Known>, plan: ObjectPlan, now: Timestamp)
     let ObjectPlan { kind, name, decision, writes, more_may_follow, unknown } = plan;
     let object = Object { kind, name };
     let before = objects.remove(&object).unwrap_or_default();
-    let digests = |all: &[Standing]| all.iter().map(|one| one.digest).collect::<BTreeSet<u64>>();
     let without = |some: &[Standing], others: &[Standing]| -> Vec<Standing> {
-        let others = digests(others);
+        let others: BTreeSet<u64> = others.iter().map(|other| other.digest).collect();
         some.iter().filter(|one| !others.contains(&one.digest)).cloned().collect()
     };
     let mut writes: Vec<Standing> = writes.iter().map(|write| Standing::of(write, &before, now)).collect();
@@ -256,9 +259,13 @@ fn take(objects: &mut BTreeMap<Object, Known>, plan: ObjectPlan, now: Timestamp)
         // A note would only say so as well.
         writes.retain(Standing::is_change);
         // Not known is not nothing: what was known before stands until something else is.
-        let stay = without(&before.writes, &writes);
-        writes.extend(stay);
+        let certain = before.writes.iter().filter(|one| before.certain.contains(&one.digest));
+        writes.extend(without(&certain.cloned().collect::<Vec<_>>(), &writes));
     }
+    let certain = match &unknown {
+        Some(_) => before.certain.clone(),
+        None => writes.iter().map(|one| one.digest).collect(),
+    };
     let more_may_follow = more_may_follow || unknown.is_some() && before.more_may_follow;
     let decision = plain(&decision.unwrap_or_default());
     let new = without(&writes, &before.writes);
@@ -279,14 +286,14 @@ fn take(objects: &mut BTreeMap<Object, Known>, plan: ObjectPlan, now: Timestamp)
         _ => {}
     }
     if !writes.is_empty() || unknown.is_some() {
-        objects.insert(object, Known { writes, more_may_follow, unknown: unknown.map(|why| plain(&why)) });
+        objects.insert(object, Known { writes, certain, more_may_follow, unknown: unknown.map(|why| plain(&why)) });
     }
 }
 
 impl Standing {
     fn of(write: &Write, before: &Known, now: Timestamp) -> Self {
         let (to, method, path, body) = write.parts();
-        let fleeting: &[&str] = if matches!(write, Write::Note { .. }) { &[FLEETING_IN_NOTES] } else { &[] };
+        let fleeting: &[&str] = if to == NOTE { &[FLEETING_IN_NOTES] } else { &[] };
         let mut hasher = DefaultHasher::new();
         (to, method, &path, lasting(body, fleeting).to_string()).hash(&mut hasher);
         let digest = hasher.finish();
@@ -295,12 +302,12 @@ impl Standing {
     }
 
     fn told(&self, object: &Object) -> PendingWrite {
-        let (write, is_change) = (self.line.clone(), self.is_change());
-        PendingWrite { object: object.to_string(), write, since: self.since, is_change }
+        let is_change = self.is_change();
+        PendingWrite { object: object.to_string(), write: self.line.clone(), since: self.since, is_change }
     }
 
     fn is_change(&self) -> bool {
-        self.to != "note"
+        self.to != NOTE
     }
 }
 

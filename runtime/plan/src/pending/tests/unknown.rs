@@ -30,6 +30,10 @@ fn what_is_known_beside_what_is_not_takes_nothing_away() {
     assert!(writes[1].write.contains(r#"{"c":1}"#), "{writes:#?}");
     let object = Object { kind: Kind::Service, name: "default/web".to_owned() };
     assert!(pending.objects.lock()[&object].more_may_follow);
+    for number in 0..9 {
+        pending.looked(vec![failing(vec![patch(json!(number))])], None);
+        assert_eq!(pending.list().writes.len(), 4, "what is carried along does not grow");
+    }
     pending.looked(vec![plan(vec![address])], None);
     let writes = pending.list().writes;
     assert!(writes.len() == 1 && writes[0] == before[1], "{writes:#?}");
