@@ -9,6 +9,7 @@ mod guesses;
 mod logins;
 mod rotation;
 mod walls;
+mod ways;
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
