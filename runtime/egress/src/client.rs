@@ -2,7 +2,7 @@
 //! the environment.
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::fmt;
 use std::io::{self, Read as _};

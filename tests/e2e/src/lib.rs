@@ -8,6 +8,7 @@ pub mod host;
 pub mod manifest;
 pub mod measure;
 pub mod openstack_lab;
+pub mod planned;
 pub mod provider_page;
 pub mod report;
 pub mod slow_cloud;

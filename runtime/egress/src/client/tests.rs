@@ -25,11 +25,11 @@ use crate::error::no_answer;
 
 const GRANTED: AddressRules = AddressRules { loopback: true };
 
-type Handler = Arc<dyn Fn(&Request<Incoming>) -> Response<Full<Bytes>> + Send + Sync>;
+pub(crate) type Handler = Arc<dyn Fn(&Request<Incoming>) -> Response<Full<Bytes>> + Send + Sync>;
 
 /// A server on 127.0.0.1 that remembers who came. Ends when it is dropped.
-struct Server {
-    address: SocketAddr,
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
     connections: Arc<Mutex<usize>>,
     /// Those that have ended.
     ended: Arc<Mutex<usize>>,
@@ -38,7 +38,7 @@ struct Server {
 }
 
 impl Server {
-    async fn start(tls: Option<TlsAcceptor>, handler: Handler) -> Self {
+    pub(crate) async fn start(tls: Option<TlsAcceptor>, handler: Handler) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (connections, ended) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(0)));
@@ -72,7 +72,7 @@ impl Server {
         Self::start(None, Arc::new(handler)).await
     }
 
-    fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         *self.connections.lock()
     }
 
@@ -86,7 +86,7 @@ impl Server {
         tokio::time::timeout(Duration::from_secs(60), waiting).await.unwrap();
     }
 
-    fn url(&self, scheme: &str, host: &str) -> String {
+    pub(crate) fn url(&self, scheme: &str, host: &str) -> String {
         format!("{scheme}://{host}:{}/v2/x?token=hush", self.address.port())
     }
 }
@@ -105,12 +105,12 @@ async fn serve(
     let _gone = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
-fn hello(_: &Request<Incoming>) -> Response<Full<Bytes>> {
+pub(crate) fn hello(_: &Request<Incoming>) -> Response<Full<Bytes>> {
     Response::new(Full::from("hello"))
 }
 
 /// The last answer is repeated.
-fn names(answers: &[&str]) -> Lookup {
+pub(crate) fn names(answers: &[&str]) -> Lookup {
     let mut left: Vec<SocketAddr> = answers.iter().rev().map(|ip| SocketAddr::new(ip.parse().unwrap(), 0)).collect();
     assert!(!left.is_empty());
     let next = Mutex::new(move || if left.len() > 1 { left.pop().unwrap() } else { left[0] });
@@ -138,23 +138,31 @@ async fn get(client: &EndpointClient, url: &str) -> Result<u16, TransportError> 
 }
 
 /// An authority with certificates for a server and a client, in files.
-struct Pki {
+pub(crate) struct Pki {
     folder: TempDir,
-    ca: PathBuf,
+    pub(crate) ca: PathBuf,
     client: ClientCertificate,
     server: (CertificateDer<'static>, PrivateKeyDer<'static>),
     root: CertificateDer<'static>,
 }
 
 impl Pki {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    /// The same with another certificate of the server.
+    pub(crate) fn with(change: impl Fn(&mut CertificateParams)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
         let sign = |name: &str| {
             let key = KeyPair::generate().unwrap();
-            let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+            let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+            if name == "api.test" {
+                change(&mut params);
+            }
             (params.signed_by(&key, &ca).unwrap(), key)
         };
         let (server, server_key) = sign("api.test");
@@ -176,7 +184,7 @@ impl Pki {
         }
     }
 
-    fn acceptor(&self, wants_certificate: bool) -> TlsAcceptor {
+    pub(crate) fn acceptor(&self, wants_certificate: bool) -> TlsAcceptor {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let config = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()

@@ -10,6 +10,7 @@ mod guesses;
 mod logins;
 mod rotation;
 mod walls;
+mod ways;
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::atomic::{AtomicBool, AtomicUsize};

@@ -46,7 +46,6 @@ mod routes;
 #[expect(dead_code, unused_imports, reason = "other system tests need more of it")]
 #[path = "../system/service_look.rs"]
 mod service_look;
-mod settled;
 #[expect(dead_code, reason = "other system tests need more of it")]
 #[path = "../system/stage.rs"]
 mod stage;

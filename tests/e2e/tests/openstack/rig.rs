@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ccm_cluster::{NodeFixture, await_absent};
-use ccm_e2e::host::component;
+use ccm_e2e::host::{component, program};
 use ccm_e2e::openstack_lab::{Lab, Proxy, Server, Tenant, granted, until};
+use ccm_e2e::planned::Planned;
 use k8s_openapi::ByteString;
 use kube::api::{DynamicObject, ListParams};
 use kube::{Api, Client, discovery};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::process::Command;
 
 use crate::service_look::{delete, services};
-use crate::settled::{Planned, plan};
 use crate::stage::{Actor, LIMIT, Stage};
 
 /// So that nobody waits for delays that are meant for real clouds. Whatever is said of a secret is said here.
@@ -122,13 +123,12 @@ impl Rig {
         assert!(!all.is_empty(), "no host was started here");
         for (kubeconfig, flags) in &all {
             let mut planned = plan(kubeconfig, flags).await;
-            let is_empty = |planned: &Planned| (planned.code, planned.error.as_str()) == (Some(0), "");
             // The host, and Octavia, may still be at work.
             let rests = until(LIMIT, async || {
-                if !is_empty(&planned) {
+                if !planned.is_empty() {
                     planned = plan(kubeconfig, flags).await;
                 }
-                Ok(is_empty(&planned))
+                Ok(planned.is_empty())
             });
             let rests = rests.await;
             self.secrets().assert_not_in("a plan", &format!("{}{}", planned.text, planned.error));
@@ -152,11 +152,16 @@ impl Rig {
     /// All is [settled](Self::settled), the host ends well, nobody has seen a secret, and the project goes.
     pub(crate) async fn end(self, host: Actor) {
         self.settled().await;
-        self.end_unsettled(host, "").await;
+        self.finish(host).await;
     }
 
-    /// The same where no plan can be empty, or none can be made: why, for who reads the test.
-    pub(crate) async fn end_unsettled(self, host: Actor, _why: &str) {
+    /// The same where no plan can be empty, or none can be made: `why`.
+    pub(crate) async fn end_unsettled(self, host: Actor, why: &str) {
+        assert!(!why.is_empty());
+        self.finish(host).await;
+    }
+
+    async fn finish(self, host: Actor) {
         self.assert_hidden(&host).await;
         let log = host.stop().await;
         assert!(!log.to_lowercase().contains("forbidden"), "the host lacked a permission:\n{log}");
@@ -193,6 +198,13 @@ impl Rig {
         let Tenant { password, secret, credential, .. } = &self.tenant;
         Secrets(self.proxy.tokens().into_iter().chain([password, secret, credential].map(Clone::clone)).collect())
     }
+}
+
+/// `wasm-ccm plan --all` with the flags of a host.
+async fn plan(kubeconfig: &Path, flags: &[String]) -> Planned {
+    let mut command = Command::new(program().unwrap());
+    command.args(["plan", "--all", "--output=json", "--kubeconfig"]).arg(kubeconfig).args(flags);
+    Planned::of(&mut command, LIMIT).await
 }
 
 struct Secrets(Vec<String>);

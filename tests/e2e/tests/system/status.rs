@@ -47,7 +47,6 @@ impl Scene {
     async fn healthy() -> Self {
         let stage = Stage::new().await;
         let cloud = Cloud::calm().await;
-        cloud.unsettled("its tests are about what the page says, mostly of what is broken");
         members(stage.client(), &cloud, &[701]).await;
         let bytes = std::fs::read(component("providers/digitalocean.wasm").unwrap()).unwrap();
         let provider = stage.file("digitalocean.wasm", bytes);
@@ -68,11 +67,13 @@ impl Scene {
         serve(stage.client(), "web", json!({})).await;
         await_served(stage.client(), "web").await;
         host.ready().await;
+        cloud.settled(&stage).await;
         Self { stage, cloud, host }
     }
 
     /// A cloud that refuses, a Service that attacks, a Node without a machine, one that nobody knows, and a component that is none.
     async fn breaks(&self) {
+        self.cloud.unsettled("the cloud refuses each new load balancer, on purpose");
         let client = self.stage.client();
         let fault = Fault::new(Requests::Of(Endpoint::CreateBalancer), 1, When::Before, Act::Status(422));
         drop(self.cloud.plan(Fault { times: 1_000_000, ..fault }));

@@ -22,7 +22,10 @@ async fn a_refused_request_is_told_with_place_status_id_and_how_often_it_was_sen
     assert_eq!((refused.sent, refused.error, refused.status), (0, Some("denied"), None));
     assert_eq!((refused.origin.as_str(), refused.path.as_str()), ("", ""), "what was not checked is not told");
 
-    assert_eq!(rig.egress.send(get("/things/7"), &call).await.unwrap().status, 503);
+    let with = |name: &str, part| vec![(name.to_owned(), vec![part])];
+    let query = with("token", Part::Bytes(b"of-a-guest".to_vec()));
+    assert_eq!(rig.egress.send(Request { query, ..get("/things/7") }, &call).await.unwrap().status, 503);
+    assert_eq!(rig.cloud.take()[0].line, "GET /things/7?token=of-a-guest");
     let request = told(&call).unwrap();
     assert!(request.at >= before && request.at <= Instant::now());
     let expected = FailedRequest {
@@ -38,6 +41,11 @@ async fn a_refused_request_is_told_with_place_status_id_and_how_often_it_was_sen
         at: request.at,
     };
     assert_eq!(*request, expected);
+
+    let query = with("t", Part::Secret { credential: "token".to_owned(), encoding: Encoding::Plain });
+    assert_eq!(rig.egress.send(Request { query, ..get("/") }, &call).await.unwrap().status, 503);
+    assert_eq!(rig.cloud.take()[0].line, "GET /?t=token-Vahgh5eeweiF");
+    assert_eq!(told(&call).unwrap().path, "/");
 }
 
 #[tokio::test]

@@ -350,7 +350,7 @@ async fn the_life_of_a_service_costs_one_write_for_each_thing_that_changes() {
     serve(client, "broken", json!({})).await;
     await_reason_with(client, "broken", "CloudFailed", &["unexpected status \"errored\""]).await;
     assert_eq!((cloud.count(create), cloud.count(update)), (2, 2), "a PUT would change nothing");
-    cloud.waits(&stage).await;
+    cloud.waits(&stage, "Service default/broken", "unexpected status").await;
     host.end().await;
     cloud.check().unwrap();
 }
@@ -374,7 +374,7 @@ async fn do_281_a_misspelt_annotation_is_told_with_the_name_that_was_meant_and_c
     // It keeps nothing from what is written as it should be.
     change(client, "web", &with("size-unit", "many")).await;
     await_reason(client, "web", "InvalidService").await;
-    cloud.waits(&stage).await;
+    cloud.waits(&stage, "Service default/web", "size-unit").await;
     host.end().await;
     cloud.check().unwrap();
 }

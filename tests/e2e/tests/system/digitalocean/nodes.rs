@@ -83,7 +83,7 @@ async fn a_node_whose_name_several_droplets_have_waits_and_is_told_which() {
     let parts = ["droplets 201, 202 have the name \"twin\"", "--provider-id"];
     await_event(client, "twin", "Warning", "SyncNodeFailed", &parts).await;
     assert!(is_tainted(&get(client, "twin").await));
-    cloud.waits(&stage).await;
+    cloud.waits(&stage, "Node twin", "droplets 201, 202 have the name").await;
     host.end().await;
     cloud.check().unwrap();
 }

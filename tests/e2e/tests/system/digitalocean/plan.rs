@@ -1,10 +1,10 @@
 //! `wasm-ccm plan`: what a host would write, which is nothing that the command writes itself.
 
 use std::path::Path;
-use std::process::Stdio;
 
 use ccm_cluster::{NodeFixture, Write, await_absent};
 use ccm_e2e::host::{component, program};
+use ccm_e2e::planned::Planned;
 use ccm_sim_digitalocean::{Act, Droplet, DropletStatus, Endpoint, Fault, Requests, TOKEN, When};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
@@ -16,42 +16,6 @@ use crate::service_look::{FINALIZER, annotated, await_service, change, delete, s
 use crate::stage::{LIMIT, RIVAL, Stage};
 
 const SIZE: &str = "service.beta.kubernetes.io/do-loadbalancer-size-unit";
-
-/// What it said.
-pub(super) struct Planned {
-    pub(super) code: Option<i32>,
-    /// Of the standard output.
-    pub(super) text: String,
-    pub(super) error: String,
-}
-
-impl Planned {
-    /// The objects, each with its kind and name.
-    fn objects(&self) -> Vec<(String, Value)> {
-        let plan: Value = serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {self:?}"));
-        let of = |object: &Value| (format!("{} {}", object["kind"], object["name"]).replace('"', ""), object.clone());
-        plan["objects"].as_array().unwrap().iter().map(of).collect()
-    }
-
-    /// The one with this kind and name.
-    pub(super) fn object(&self, name: &str) -> Value {
-        let found = self.objects().into_iter().find(|(known, _)| known == name);
-        found.unwrap_or_else(|| panic!("no {name}: {self:?}")).1
-    }
-
-    /// Writes to the cluster and to the cloud, with method and path; no notes.
-    pub(super) fn writes(&self, name: &str) -> Vec<String> {
-        let object = self.object(name);
-        let writes = object["writes"].as_array().unwrap().iter().filter(|write| write["to"] != "note");
-        writes.map(|write| format!("{} {} {}", write["to"], write["method"], write["path"]).replace('"', "")).collect()
-    }
-}
-
-impl std::fmt::Debug for Planned {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?} {}{}", self.code, self.text, self.error)
-    }
-}
 
 /// Runs it with the flags of a host.
 async fn asked(
@@ -66,10 +30,7 @@ async fn asked(
         configured(cloud, &component("providers/digitalocean.wasm").unwrap(), &url, environment, flags);
     let mut command = Command::new(program().unwrap());
     command.arg("plan").args(words).arg("--kubeconfig").arg(kubeconfig).args(flags).envs(environment);
-    let ended = command.stdin(Stdio::null()).kill_on_drop(true).output();
-    let output = tokio::time::timeout(LIMIT, ended).await.unwrap().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Planned { code: output.status.code(), text: text(output.stdout), error: text(output.stderr) }
+    Planned::of(&mut command, LIMIT).await
 }
 
 /// For all, as the host's own account.

@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use ccm_e2e::planned::Planned;
 use parking_lot::Mutex;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Cloud;
-use super::plan::{Planned, all};
+use super::plan::all;
 use crate::stage::Stage;
 
 /// For a host that is still at work: a plan takes a second, and other builds and tests may share the machine.
@@ -43,15 +45,25 @@ impl Cloud {
     /// `wasm-ccm plan --all`, configured as the last host, is empty: what was ensured is stable. To be asked last, while cluster and cloud
     /// stand; the host may still be at work.
     pub(crate) async fn settled(&self, stage: &Stage) {
-        let (planned, effects) = self.await_plan(stage, 0).await;
-        assert_eq!((planned.code, planned.error.as_str()), (Some(0), ""), "work is left: {planned:?}");
+        let (planned, effects) = self.await_plan(stage, Planned::is_empty).await;
+        assert!(planned.is_empty(), "work is left: {planned:?}");
         *self.ending().left.lock() = Some(Left::Settled(effects));
     }
 
-    /// The same where an object waits for a person: there is nothing to write, and the plan names what is not known.
-    pub(crate) async fn waits(&self, stage: &Stage) {
-        let (planned, effects) = self.await_plan(stage, 3).await;
-        assert_eq!((planned.code, planned.error.as_str()), (Some(3), ""), "{planned:?}");
+    /// The same where one object waits for a person: there is nothing to write, and the plan says of this one alone that something is not
+    /// known, and `why`.
+    pub(crate) async fn waits(&self, stage: &Stage, object: &str, why: &str) {
+        let waits = |planned: &Planned| {
+            let is_known = |(name, plan): &(String, Value)| {
+                let says = plan["unknown"].as_str().is_some_and(|unknown| unknown.contains(why));
+                name == object && plan["writes"] == json!([]) && says
+            };
+            (planned.code, planned.error.as_str()) == (Some(3), "")
+                && planned.objects().len() == 1
+                && planned.objects().iter().all(is_known)
+        };
+        let (planned, effects) = self.await_plan(stage, waits).await;
+        assert!(waits(&planned), "{object} does not wait alone, for {why:?}: {planned:?}");
         *self.ending().left.lock() = Some(Left::Settled(effects));
     }
 
@@ -72,8 +84,8 @@ impl Cloud {
         self.ending().asked.lock().unwrap_or_else(|| self.exchanges().len())
     }
 
-    /// The plan that ends with this code, else the last one that was made; and how many effects the cloud had then.
-    async fn await_plan(&self, stage: &Stage, code: i32) -> (Planned, usize) {
+    /// The first plan that is this, else the last one that was made; and how many effects the cloud had then.
+    async fn await_plan(&self, stage: &Stage, is_wanted: impl Fn(&Planned) -> bool) -> (Planned, usize) {
         let asked = self.asked();
         self.ending().asked.lock().get_or_insert(asked);
         // What is stable is to be seen; a plan that does not know is none.
@@ -83,7 +95,7 @@ impl Cloud {
         let environment: Vec<_> = environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let plan = || all(stage, self, &environment, &flags);
-        let planned = at_rest(|| self.counters().effects, plan, |planned| planned.code == Some(code)).await;
+        let planned = at_rest(|| self.counters().effects, plan, is_wanted).await;
         self.set(|settings| settings.faults = faults);
         planned
     }

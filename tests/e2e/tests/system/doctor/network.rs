@@ -5,6 +5,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use serde_json::{Value, json};
 
 use super::{Answer, asked_in, doctor};
+use crate::cloud as scripted;
 use crate::digitalocean::{Cloud, members, start};
 use crate::service_look::{await_served, serve};
 use crate::stage::{LIMIT, RIVAL, Stage};
@@ -130,6 +131,37 @@ async fn what_stands_in_the_way_to_the_cloud_is_told_once_and_by_its_name() {
     assert!(excepted.starts_with("NO_PROXY is set here, and the provider may not use it"), "{excepted}");
     let ignored = of(&[("ALL_PROXY", "http://127.0.0.1:1")], &[], "note");
     assert!(ignored.starts_with("ALL_PROXY is set here, and wasm-ccm never reads it"), "{ignored}");
+}
+
+/// Whoever runs it where requests are counted, or logged, is not to be surprised.
+// The cloud answers while the program is waited for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn only_with_online_a_request_leaves_and_then_one_goes_to_each_endpoint_without_a_credential() {
+    let stage = Stage::new().await;
+    let cloud = scripted::Cloud::start().await;
+    let token = stage.file("token", "hunter2-hunter2");
+    let own = [
+        format!("--provider={}", crate::stage::scripted().display()),
+        format!("--credential=token=file:{}", token.display()),
+        "--cloud-provider=scripted".to_owned(),
+    ];
+    let own: Vec<String> = own.into_iter().chain(cloud.flags()).collect();
+    let look = |more: &[&str]| {
+        let flags: Vec<&str> = own.iter().map(String::as_str).chain(more.iter().copied()).collect();
+        doctor(&stage.cluster.kubeconfig(), &flags)
+    };
+    let answer = look(&[]);
+    assert_eq!(cloud.seen(), [""; 0], "{}", answer.text);
+    for check in ["dns", "tls", "endpoints"] {
+        assert_eq!(answer.of(check), Vec::<&Value>::new(), "{check}: {}", answer.text);
+    }
+    let answer = look(&["--online"]);
+    assert!(answer.are_all("endpoints", "good"), "{}", answer.text);
+    let seen = cloud.seen();
+    let heads: Vec<&String> = seen.iter().filter(|request| request.starts_with("HEAD ")).collect();
+    let [head] = heads.as_slice() else { panic!("{seen:?}") };
+    assert!(head.starts_with("HEAD / HTTP/1.1\r\n") && !head.contains("authorization"), "{head}");
+    assert!(!head.contains("hunter2"), "{head}");
 }
 
 /// Where the OpenStack provider uses its credentials, as `wasm-ccm inspect` prints it.

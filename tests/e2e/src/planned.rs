@@ -1,0 +1,88 @@
+//! What `wasm-ccm plan --output=json` said to a test.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "clippy.toml allows them in test functions, but not in their helpers"
+)]
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::process::Command;
+
+/// A plan.
+pub struct Planned {
+    /// Exit code; none after a signal.
+    pub code: Option<i32>,
+    /// Of the standard output.
+    pub text: String,
+    /// Of the standard error.
+    pub error: String,
+}
+
+impl Planned {
+    /// Asks for it.
+    pub async fn of(command: &mut Command, limit: Duration) -> Self {
+        let ended = command.stdin(Stdio::null()).kill_on_drop(true).output();
+        let output = tokio::time::timeout(limit, ended).await.unwrap().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Self { code: output.status.code(), text: text(output.stdout), error: text(output.stderr) }
+    }
+
+    /// Whether what is there is stable: nothing is to be written, not even a note of the host to itself, and all is known.
+    pub fn is_empty(&self) -> bool {
+        (self.code, self.error.as_str()) == (Some(0), "") && self.objects().is_empty()
+    }
+
+    /// The objects, each with its kind and name.
+    pub fn objects(&self) -> Vec<(String, Value)> {
+        let plan: Value = serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {self:?}"));
+        let of = |object: &Value| (format!("{} {}", object["kind"], object["name"]).replace('"', ""), object.clone());
+        plan["objects"].as_array().unwrap().iter().map(of).collect()
+    }
+
+    /// The one with this kind and name.
+    pub fn object(&self, name: &str) -> Value {
+        let found = self.objects().into_iter().find(|(known, _)| known == name);
+        found.unwrap_or_else(|| panic!("no {name}: {self:?}")).1
+    }
+
+    /// Writes to the cluster and to the cloud, with method and path; no notes.
+    pub fn writes(&self, name: &str) -> Vec<String> {
+        let object = self.object(name);
+        let writes = object["writes"].as_array().unwrap().iter().filter(|write| write["to"] != "note");
+        writes.map(|write| format!("{} {} {}", write["to"], write["method"], write["path"]).replace('"', "")).collect()
+    }
+}
+
+impl std::fmt::Debug for Planned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} {}{}", self.code, self.text, self.error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn planned(code: i32, objects: &Value) -> Planned {
+        Planned { code: Some(code), text: json!({ "objects": objects }).to_string(), error: String::new() }
+    }
+
+    /// A host that wrote a note at each start would have a plan with code 0 each time.
+    #[test]
+    fn a_plan_with_a_note_is_not_empty() {
+        let note =
+            json!([{ "kind": "Node", "name": "n1", "writes": [{ "to": "note", "method": "PATCH", "path": "/x" }] }]);
+        assert!(planned(0, &json!([])).is_empty());
+        assert!(!planned(0, &note).is_empty());
+        assert_eq!(planned(0, &note).writes("Node n1"), [""; 0]);
+        assert!(!planned(3, &json!([])).is_empty());
+        assert!(!Planned { error: "warning".to_owned(), ..planned(0, &json!([])) }.is_empty());
+    }
+}
