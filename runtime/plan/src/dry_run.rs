@@ -167,7 +167,6 @@ async fn hear(
     let (mut nodes, mut services) = (parts.nodes.subscribe(), parts.services.subscribe());
     let (node_store, service_store) = (parts.nodes.reader(), parts.services.reader());
     loop {
-        let now = Instant::now();
         let looks = tokio::select! {
             Some(key) = nodes.recv() => match seen.node(&key.name, node_store.get(&key).as_deref()) {
                 NodeChange::None => continue,
@@ -194,6 +193,8 @@ async fn hear(
                 (Look::Cluster, DEBOUNCE),
             ],
         };
+        // Not before it was heard: what has come after a long silence would be due at once.
+        let now = Instant::now();
         let mut agenda = agenda.lock();
         for (look, after) in looks {
             agenda.by(look, now + after);

@@ -159,7 +159,7 @@ impl Pending {
     }
 
     /// These objects were looked at. With `kind`, all of that kind were: what is not among them is gone.
-    pub(crate) fn looked(&self, plans: Vec<ObjectPlan>, kind: Option<&'static str>) {
+    pub fn looked(&self, plans: Vec<ObjectPlan>, kind: Option<&'static str>) {
         let now = Timestamp::now();
         let mut objects = self.objects.lock();
         if let Some(kind) = kind {
@@ -329,16 +329,24 @@ mod tests {
     /// A cloud in trouble once made all that would be written look as if it were done.
     #[test]
     fn while_it_is_not_known_what_would_be_written_what_was_known_stands() {
-        let (pending, _) = pending();
+        let (pending, registry) = pending();
+        let counted = |unknown: i64| {
+            let mut text = String::new();
+            prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+            let line = format!("ccm_dry_run_unknown_objects{{kind=\"Service\"}} {unknown}");
+            assert!(text.lines().any(|one| one == line), "{line}: {text}");
+        };
         pending.looked(vec![plan(vec![patch(json!({ "a": 1 }))])], None);
         let before = pending.list().writes;
         pending.looked(vec![ObjectPlan { unknown: Some("the cloud said\n500".to_owned()), ..plan(vec![]) }], None);
         let web = "Service default/web".to_owned();
         let list = pending.of("Service", "default/web");
         assert_eq!((list.writes, list.unknown), (before, vec![(web, "the cloud said 500".to_owned())]));
+        counted(1);
         pending.looked(vec![plan(vec![])], None);
         let list = pending.list();
         assert_eq!((list.writes, list.unknown), (vec![], vec![]));
+        counted(0);
         assert!(list.as_of.is_some());
     }
 
