@@ -8,6 +8,7 @@ mod forbidden;
 mod guesses;
 mod logins;
 mod rotation;
+mod spans;
 mod walls;
 
 use std::num::{NonZeroU32, NonZeroUsize};
