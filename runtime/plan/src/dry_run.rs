@@ -182,7 +182,6 @@ async fn hear(
     let mut marks: HashMap<(String, String), u64> =
         service_store.state().iter().map(|service| (name_of(service), told(service))).collect();
     loop {
-        let now = Instant::now();
         let looks = tokio::select! {
             Some(key) = nodes.recv() => match seen.node(&key.name, node_store.get(&key).as_deref()) {
                 NodeChange::None => continue,
@@ -216,6 +215,8 @@ async fn hear(
                 (Look::Cluster, DEBOUNCE),
             ],
         };
+        // Not before it was heard: what has come after a long silence would be due at once.
+        let now = Instant::now();
         let mut agenda = agenda.lock();
         for (look, after) in looks {
             agenda.by(look, now + after);

@@ -210,7 +210,7 @@ impl Pending {
     }
 
     /// These objects were looked at. With `kind`, all of that kind were: what is not among them is gone.
-    pub(crate) fn looked(&self, plans: Vec<ObjectPlan>, kind: Option<Kind>) {
+    pub fn looked(&self, plans: Vec<ObjectPlan>, kind: Option<Kind>) {
         let now = Timestamp::now();
         let mut objects = self.objects.lock();
         if let Some(kind) = kind {

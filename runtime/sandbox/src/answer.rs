@@ -40,15 +40,17 @@ pub(crate) fn unless_failed<R, T>(
 ) -> impl FnOnce(Result<R, types::Failure>) -> Read<Result<T, Failure>> {
     move |answer| match answer {
         Ok(given) => read(given).map(Ok),
-        Err(why) => {
-            let failure = failure(why);
-            // Of the call, where that is traced.
-            if let Some(span) = current_span() {
-                span.record("ccm.reaction", failure.reaction.as_str());
-            }
-            Ok(Err(failure))
-        }
+        Err(why) => Ok(Err(failure_of_call(why))),
     }
+}
+
+/// A failure that is about the call as a whole: its span says so, where that is traced.
+fn failure_of_call(why: types::Failure) -> Failure {
+    let failure = failure(why);
+    if let Some(span) = current_span() {
+        span.record("ccm.reaction", failure.reaction.as_str());
+    }
+    failure
 }
 
 pub(crate) fn failure(failure: types::Failure) -> Failure {

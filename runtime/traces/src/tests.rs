@@ -1,3 +1,6 @@
+mod sampling;
+mod sending;
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io::Write;
@@ -15,6 +18,7 @@ use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -149,10 +153,11 @@ const ENCODED: &str = "0a95020a1c0a1a0a0c736572766963652e6e616d65120a0a087761736
     12020a006a210a10000000000000000000000000000000011208000000000000000235010100007a0d12096e6f20616e73776572180285\
     0101010000";
 
-/// A collector that answers with this status, and with how many spans it rejects.
+/// A collector that answers with this status, with where else to go, and with how many spans it rejects.
 struct Collector {
     url: String,
     status: Arc<AtomicU16>,
+    elsewhere: Arc<Mutex<Option<String>>>,
     rejects: Arc<AtomicU8>,
     bodies: mpsc::UnboundedReceiver<Bytes>,
     _tasks: JoinSet<()>,
@@ -160,18 +165,24 @@ struct Collector {
 
 impl Collector {
     async fn start() -> Self {
+        Self::start_with(None).await
+    }
+
+    async fn start_with(tls: Option<TlsAcceptor>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let (status, rejects) = (Arc::new(AtomicU16::new(200)), Arc::new(AtomicU8::new(0)));
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let url = format!("{scheme}://{}", listener.local_addr().unwrap());
+        let (status, elsewhere) = (Arc::new(AtomicU16::new(200)), Arc::<Mutex<Option<String>>>::default());
+        let rejects = Arc::new(AtomicU8::new(0));
         let (kept, bodies) = mpsc::unbounded_channel();
         let mut tasks = JoinSet::new();
-        let answers = (Arc::clone(&status), Arc::clone(&rejects));
+        let answers = (Arc::clone(&status), Arc::clone(&elsewhere), Arc::clone(&rejects));
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                let (answers, kept) = (answers.clone(), kept.clone());
+                let (answers, kept, tls) = (answers.clone(), kept.clone(), tls.clone());
                 let service = service_fn(move |request: Request<Incoming>| {
-                    let ((status, rejects), kept) = (answers.clone(), kept.clone());
+                    let ((status, elsewhere, rejects), kept) = (answers.clone(), kept.clone());
                     async move {
                         let body = request.into_body().collect().await.unwrap().to_bytes();
                         kept.send(body).ok();
@@ -183,16 +194,24 @@ impl Collector {
                             }
                         };
                         let answer = Response::builder().status(status.load(Ordering::Relaxed));
+                        let answer = elsewhere.lock().iter().fold(answer, |answer, url| answer.header("location", url));
                         Ok::<_, Infallible>(answer.body(Full::new(Bytes::from(body))).unwrap())
                     }
                 });
                 let connection = hyper::server::conn::http1::Builder::new();
                 connections.spawn(async move {
-                    connection.serve_connection(TokioIo::new(stream), service).await.ok();
+                    match tls {
+                        None => connection.serve_connection(TokioIo::new(stream), service).await.ok(),
+                        Some(tls) => match tls.accept(stream).await {
+                            Ok(stream) => connection.serve_connection(TokioIo::new(stream), service).await.ok(),
+                            // Whoever called does not trust it.
+                            Err(_) => None,
+                        },
+                    }
                 });
             }
         });
-        Self { url, status, rejects, bodies, _tasks: tasks }
+        Self { url, status, elsewhere, rejects, bodies, _tasks: tasks }
     }
 
     fn answers(&self, status: u16) {

@@ -205,10 +205,74 @@ pub(crate) fn lines(pending: &Pending, target: &Target) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::time::Duration;
+
+    use ccm_plan::ObjectPlan;
     use clap::Parser;
+    use http::{Method, Request};
+    use kube::client::Body;
+    use parking_lot::Mutex;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+    use tokio::task::JoinSet;
 
     use super::*;
+
+    const NODE: &str = "/api/v1/nodes/n1";
+    const REVIEW: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+    /// What may leave a dry run.
+    pub(crate) const HARMLESS: [(Method, &str); 2] = [(Method::GET, NODE), (Method::POST, REVIEW)];
+
+    /// An API server that takes everything, and what reached it. It ends with `tasks`.
+    pub(crate) async fn server(tasks: &mut JoinSet<()>) -> (String, Arc<Mutex<Vec<(Method, String)>>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let asked: Arc<Mutex<Vec<(Method, String)>>> = Arc::default();
+        let told = Arc::clone(&asked);
+        tasks.spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                // These requests have no bodies.
+                let mut head = String::new();
+                while !head.ends_with("\r\n\r\n") {
+                    head.push(char::from(stream.read_u8().await.unwrap()));
+                }
+                let mut words = head.split(' ');
+                let method = words.next().unwrap().parse().unwrap();
+                told.lock().push((method, words.next().unwrap().to_owned()));
+                let answer = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}";
+                stream.write_all(answer).await.unwrap();
+            }
+        });
+        (url, asked)
+    }
+
+    /// What is said to a write, and to what is harmless.
+    pub(crate) async fn statuses(client: &Client) -> Vec<u16> {
+        let mut statuses = vec![];
+        for (method, path) in [(Method::PATCH, NODE)].into_iter().chain(HARMLESS) {
+            let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+            statuses.push(client.send(request).await.unwrap().status().as_u16());
+        }
+        statuses
+    }
+
+    #[tokio::test]
+    async fn the_client_of_a_dry_run_sends_no_write_and_that_of_another_process_does() {
+        let pings = Pings { period: Duration::from_secs(30), timeout: Duration::from_secs(15) };
+        let metrics = ccm_apiserver::ApiMetrics::register(&mut Registry::default());
+        for is_dry_run in [true, false] {
+            let mut tasks = JoinSet::new();
+            let (url, asked) = server(&mut tasks).await;
+            let client = client_of(&Config::new(url.parse().unwrap()), pings, &metrics, is_dry_run).unwrap();
+            let (status, arrived) = if is_dry_run { (403, 2) } else { (200, 3) };
+            assert_eq!(statuses(&client).await, [status, 200, 200], "{is_dry_run}");
+            let asked = asked.lock();
+            assert_eq!(asked.len(), arrived, "{asked:?}");
+            let harmless = HARMLESS.map(|(method, path)| (method, path.to_owned()));
+            assert!(!is_dry_run || *asked == harmless, "{asked:?}");
+        }
+    }
 
     #[derive(Parser)]
     struct Cli {
@@ -242,5 +306,19 @@ mod tests {
         let target = Target::Node { name: "n1".to_owned() };
         assert_eq!(lines(&pending, &target), ["nothing was looked at yet"]);
         assert_eq!(shown(&pending).as_of, None);
+    }
+
+    /// Who would switch believes "would write nothing".
+    #[test]
+    fn what_is_not_known_is_said_and_is_not_nothing() {
+        let pending = Pending::register(&mut Registry::default(), &[Kind::Service]);
+        let (name, unknown) = ("default/web".to_owned(), Some("the cloud said 500".to_owned()));
+        pending.looked(vec![ObjectPlan { kind: Kind::Service, name, unknown, ..ObjectPlan::default() }], None);
+        let service = |name: &str| Target::Service { namespace: "default".to_owned(), name: name.to_owned() };
+        assert_eq!(lines(&pending, &service("web")), ["not known what it would write: the cloud said 500"]);
+        assert!(lines(&pending, &service("other"))[0].starts_with("would write nothing, as of "));
+        let Rows { all, first } = shown(&pending).unknown;
+        let told = first.iter().map(|one| (one.name.as_str(), one.why.as_deref())).collect::<Vec<_>>();
+        assert_eq!((all, told), (1, vec![("Service default/web", Some("the cloud said 500"))]));
     }
 }

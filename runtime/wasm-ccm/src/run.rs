@@ -454,7 +454,15 @@ async fn unless_lost(lost: impl Future<Output = anyhow::Error>, work: impl Futur
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        run: RunArgs,
+    }
 
     /// While the API server did not take what the other replicas are told, a leader without its Lease went on until it was killed.
     #[tokio::test]
@@ -465,5 +473,21 @@ mod tests {
         let error = unless_lost(async { anyhow::anyhow!("leadership lost") }, async {}).await.unwrap_err();
         assert_eq!(error.to_string(), "leadership lost", "nothing is begun that would have to end at once");
         unless_lost(std::future::pending(), async {}).await.unwrap();
+    }
+
+    /// Whoever of the process asks the API server does so by way of one of these.
+    #[tokio::test]
+    async fn no_client_of_a_dry_run_writes() {
+        let mut tasks = tokio::task::JoinSet::new();
+        let (url, asked) = dry_run::tests::server(&mut tasks).await;
+        let master = format!("--master={url}");
+        let flags = ["run", "--provider=a.wasm", "--secure-port=0", "--dry-run", &master];
+        let args = Cli::try_parse_from(flags).ok().unwrap().run;
+        let process = Process::build(Setup::read(args).unwrap()).await.unwrap();
+        let rollout = process.rollout;
+        for client in [process.client, process.gate.client(), rollout.client, rollout.context.client.unwrap()] {
+            assert_eq!(dry_run::tests::statuses(&client).await, [403, 200, 200]);
+        }
+        assert!(asked.lock().iter().all(|(method, _)| *method != http::Method::PATCH), "{:?}", asked.lock());
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Once};
 
 use parking_lot::Mutex;
 use tracing::subscriber::DefaultGuard;
+use tracing_subscriber::fmt::format::FmtSpan;
 
 /// The log of the thread that started it, to its end.
 pub struct Log {
@@ -30,12 +31,23 @@ impl Log {
     /// Begins to listen.
     #[must_use]
     pub fn start() -> Self {
+        Self::with(FmtSpan::NONE)
+    }
+
+    /// With a line for each span that has ended.
+    #[must_use]
+    pub fn with_spans() -> Self {
+        Self::with(FmtSpan::CLOSE)
+    }
+
+    fn with(spans: FmtSpan) -> Self {
         // With nobody listening in another thread, a line met there first could be switched off for this one as well.
         static LISTEN: Once = Once::new();
         LISTEN.call_once(|| drop(tracing::subscriber::set_global_default(tracing_subscriber::registry())));
         let text = Text::default();
         let kept = text.clone();
-        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || kept.clone()).finish();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_span_events(spans);
+        let subscriber = subscriber.with_writer(move || kept.clone()).finish();
         Self { text, _guard: tracing::subscriber::set_default(subscriber) }
     }
 

@@ -8,7 +8,7 @@ use prometheus_client::registry::Registry;
 
 use super::*;
 use crate::metrics::QueueMetrics;
-use crate::testing::scraped;
+use crate::testing::{Log, scraped};
 
 /// A reconciler that takes `work`, hands out verdicts in order (then [`Verdict::Done`]), and writes down what it does.
 struct Desk {
@@ -287,4 +287,23 @@ async fn whoever_asks_a_queue_that_is_stuck_is_told_nothing_soon() {
     let begun = Instant::now();
     assert_eq!(places.of("a".to_owned()).await, None);
     assert!(begun.elapsed() <= Duration::from_secs(2));
+}
+
+/// Whoever looks for failing reconciles in traces would find none.
+#[tokio::test(start_paused = true)]
+async fn the_span_of_a_run_says_how_it_ended_and_whether_that_is_a_failure() {
+    let log = Log::with_spans();
+    let soon = Duration::from_secs(1);
+    let desk = Desk::new(Duration::ZERO, [Verdict::Backoff, Verdict::After(soon), Verdict::Change, Verdict::Done]);
+    run_keys(&desk, &[(0, "a"), (60, "a")], 120).await;
+    run_keys(&Desk::new(Duration::ZERO, []), &[(0, "panic"), (0, "endless")], 20 * 60).await;
+    let ended = |key: &str| -> Vec<String> {
+        let lines = log.lines(&format!("k8s.object.name=\"{key}\""));
+        let spans = lines.iter().filter(|line| line.contains("}: ccm_spans: close "));
+        spans.map(|span| span.split_once("ccm.outcome=").unwrap().1.split('}').next().unwrap().to_owned()).collect()
+    };
+    let failed = |why: &str| format!("{why:?} otel.status_code=\"ERROR\" error.type={why:?}");
+    let good = |how: &str| format!("{how:?}");
+    assert_eq!(ended("a"), [failed("failed"), good("again-later"), good("waits-for-change"), good("done")]);
+    assert_eq!((ended("panic")[0].clone(), ended("endless")[0].clone()), (failed("panic"), failed("no-end")));
 }

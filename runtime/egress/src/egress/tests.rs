@@ -9,6 +9,7 @@ mod forbidden;
 mod guesses;
 mod logins;
 mod rotation;
+mod spans;
 mod walls;
 mod ways;
 

@@ -10,6 +10,7 @@ use http::{Request, Response};
 use kube::client::Body;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
@@ -75,18 +76,34 @@ async fn who_is_gone_changes_nothing_any_more() {
     assert_eq!(receivers.len(), 0);
 }
 
-/// An API server with one Node that nobody initialises, and what it was asked, without watches.
-fn server() -> (Client, Arc<Mutex<Vec<String>>>) {
-    let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+/// What it was asked, without watches.
+type Asked = Arc<Mutex<Vec<String>>>;
+/// What a watch says next: the type of an event, and its object.
+type Watch = mpsc::UnboundedSender<(&'static str, Value)>;
+
+/// An API server with one Node that nobody initialises, and the watches of its Nodes and Services.
+fn server() -> (Client, Asked, [Watch; 2]) {
+    let asked: Asked = Arc::default();
     let told = Arc::clone(&asked);
+    let (nodes, of_nodes) = mpsc::unbounded_channel();
+    let (services, of_services) = mpsc::unbounded_channel();
+    let watches = Arc::new([of_nodes, of_services].map(tokio::sync::Mutex::new));
     let service = tower::service_fn(move |request: Request<Body>| {
-        let told = Arc::clone(&told);
+        let (told, watches) = (Arc::clone(&told), Arc::clone(&watches));
         async move {
             let query = request.uri().query().unwrap_or_default();
-            if query.contains("watch=") {
-                std::future::pending().await
-            }
             let path = request.uri().path();
+            if query.contains("watch=") {
+                // One event, and the watch ends; the next one goes on.
+                let watch = &watches[usize::from(path == "/api/v1/services")];
+                return match watch.lock().await.recv().await {
+                    Some((kind, object)) => {
+                        let event = format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n");
+                        Ok(Response::new(Body::from(event.into_bytes())))
+                    }
+                    None => std::future::pending().await,
+                };
+            }
             told.lock().push(format!("{} {path}", request.method()));
             let taint = json!({ "key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule" });
             let node = json!({ "metadata": { "name": "n1", "uid": "1" }, "spec": { "taints": [taint] } });
@@ -95,25 +112,28 @@ fn server() -> (Client, Arc<Mutex<Vec<String>>>) {
             Ok::<_, Infallible>(Response::new(Body::from(list.to_string().into_bytes())))
         }
     });
-    (sealed(&Client::new(service, "default")), asked)
+    (sealed(&Client::new(service, "default")), asked, [nodes, services])
 }
 
-/// In an hour in which nothing happens and one Node stays as it is.
-#[tokio::test(start_paused = true)]
-async fn it_looks_again_after_the_periods_of_run_and_does_not_spin() {
-    let (client, asked) = server();
+/// A dry run of this API server, with all that is in it by now.
+struct Bench {
+    parts: DryRunParts,
+    registry: Registry,
+    _readers: JoinSet<()>,
+}
+
+async fn bench(client: Client, changes: Vec<watch::Receiver<u64>>) -> Bench {
     let mut registry = Registry::default();
     let pending = Pending::register(&mut registry, &[Kind::Node, Kind::Service, Kind::Cluster]);
     let metrics = Metrics::register(&mut Registry::default());
     let (nodes, services) =
         (Reflector::new(client.clone(), &metrics.store), Reflector::new(client.clone(), &metrics.store));
-    let journal: Arc<Journal> = Arc::default();
     let parts = DryRunParts {
         client,
-        journal,
-        pending: pending.clone(),
+        journal: Arc::default(),
+        pending,
         providers: Box::new(Vec::new),
-        changes: vec![],
+        changes,
         nodes: nodes.handle(),
         services: services.handle(),
         addresses: ClusterAddresses::new(AddressSources::default()),
@@ -143,12 +163,20 @@ async fn it_looks_again_after_the_periods_of_run_and_does_not_spin() {
         is_talkative: false,
     };
     let listed = [nodes.first_list(), services.first_list()];
-    let (stop, mut readers) = (CancellationToken::new(), JoinSet::new());
-    readers.spawn(nodes.run(stop.clone()));
-    readers.spawn(services.run(stop.clone()));
+    let mut readers = JoinSet::new();
+    readers.spawn(nodes.run(CancellationToken::new()));
+    readers.spawn(services.run(CancellationToken::new()));
     for list in listed {
         assert!(list.complete().await);
     }
+    Bench { parts, registry, _readers: readers }
+}
+
+/// In an hour in which nothing happens and one Node stays as it is.
+#[tokio::test(start_paused = true)]
+async fn it_looks_again_after_the_periods_of_run_and_does_not_spin() {
+    let (client, asked, _watches) = server();
+    let Bench { parts, registry, _readers } = bench(client, vec![]).await;
     let before = asked.lock().len();
     assert!(tokio::time::timeout(3_600 * SECOND, dry_run(parts)).await.is_err(), "it never ends");
     let mut text = String::new();
@@ -160,4 +188,83 @@ async fn it_looks_again_after_the_periods_of_run_and_does_not_spin() {
     let asked = asked.lock().split_off(before);
     assert!(asked.iter().all(|request| request.starts_with("GET ")), "{asked:?}");
     assert!((looks / 2..=3 * looks).contains(&asked.len()), "{} requests: {asked:?}", asked.len());
+}
+
+/// What is heard from now on, until `told` is over.
+async fn hearing(parts: &mut DryRunParts, told: impl AsyncFnOnce(&Mutex<Agenda>, &Notify)) {
+    let changes = std::mem::take(&mut parts.changes);
+    let (agenda, news) = (Mutex::default(), Notify::new());
+    tokio::select! {
+        () = hear(parts, Seen::of(parts), changes, &agenda, &news) => panic!("it listens no more"),
+        () = told(&agenda, &news) => {}
+    }
+}
+
+/// Without these, what is there to write shows after minutes or hours, and nothing says so.
+#[tokio::test(start_paused = true)]
+async fn what_changes_is_looked_at_soon_with_all_that_hangs_on_it() {
+    let (client, _, [nodes, services]) = server();
+    let offers = watch::Sender::new(0);
+    let mut bench = bench(client, vec![offers.subscribe()]).await;
+    let of_node = |kind: &'static str, name: &str, change: Value| {
+        let metadata = json!({ "name": name, "uid": "1", "resourceVersion": "8", "annotations": change });
+        nodes.send((kind, json!({ "metadata": metadata }))).unwrap();
+    };
+    let of_service = |kind: &'static str, version: &str| {
+        let service = json!({ "metadata": { "namespace": "default", "name": "web", "resourceVersion": version } });
+        services.send((kind, service)).unwrap();
+    };
+    let (node, service) = (|name: &str| Look::Node(name.to_owned()), || Look::Service("default".into(), "web".into()));
+    // A look, and after how many seconds.
+    let shared = |name: &str| vec![(node(name), 1), (Look::Routes, 1), (Look::Cluster, 1), (Look::Services, 5)];
+    let told = async |agenda: &Mutex<Agenda>, news: &Notify| {
+        let expect = async |what: &str, looks: Vec<(Look, u32)>| {
+            let begun = Instant::now();
+            news.notified().await;
+            let due =
+                |after: u32| agenda.lock().take(begun + after * SECOND).into_iter().map(move |look| (look, after));
+            let heard: Vec<(Look, u32)> = (0..=5).flat_map(due).collect();
+            assert_eq!((heard, agenda.lock().next()), (looks, None), "{what}");
+            // What changes next, changes later.
+            tokio::time::advance(60 * SECOND).await;
+        };
+        of_node("MODIFIED", "n1", json!({}));
+        expect("its taint is gone", shared("n1")).await;
+        of_node("MODIFIED", "n1", json!({ "a": "b" }));
+        expect("an annotation", vec![(node("n1"), 1)]).await;
+        // The same once more is nothing to look at.
+        of_node("MODIFIED", "n1", json!({ "a": "b" }));
+        of_node("ADDED", "n2", json!({}));
+        expect("a Node joins", shared("n2")).await;
+        of_node("DELETED", "n2", json!({}));
+        expect("a Node leaves", shared("n2")).await;
+        for (kind, version) in [("ADDED", "9"), ("MODIFIED", "10"), ("DELETED", "11")] {
+            of_service(kind, version);
+            expect(kind, vec![(service(), 1), (Look::Cluster, 1)]).await;
+        }
+        offers.send_replace(1);
+        let all = [Look::Nodes, Look::Services, Look::Routes, Look::Cluster];
+        expect("a provider", all.map(|look| (look, 1)).to_vec()).await;
+    };
+    hearing(&mut bench.parts, told).await;
+}
+
+/// One that was deleted or has another type now has a load balancer that is to be deleted.
+#[tokio::test(start_paused = true)]
+async fn a_service_with_the_finalizer_is_looked_at_whatever_its_type() {
+    let (client, _, [_nodes, services]) = server();
+    let bench = bench(client, vec![]).await;
+    let mut stored = bench.parts.services.subscribe();
+    let finalizer = "service.kubernetes.io/load-balancer-cleanup";
+    for (name, kind, finalizers) in
+        [("inside", "ClusterIP", vec![]), ("left", "ClusterIP", vec![finalizer]), ("new", "LoadBalancer", vec![])]
+    {
+        let metadata =
+            json!({ "namespace": "default", "name": name, "resourceVersion": "8", "finalizers": finalizers });
+        let service = json!({ "metadata": metadata, "spec": { "type": kind } });
+        services.send(("ADDED", service)).unwrap();
+        stored.recv().await.unwrap();
+    }
+    let names = ["left", "new"].map(|name| ("default".to_owned(), name.to_owned()));
+    assert_eq!(services_of(&bench.parts, &BTreeSet::from([Look::Services])), names);
 }

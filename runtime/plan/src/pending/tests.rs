@@ -63,16 +63,24 @@ fn the_tests_of_a_json_patch_are_no_part_of_what_is_written() {
 /// A cloud in trouble once made all that would be written look as if it were done.
 #[test]
 fn while_it_is_not_known_what_would_be_written_what_was_known_stands() {
-    let (pending, _) = pending();
+    let (pending, registry) = pending();
+    let counted = |unknown: i64| {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        let line = format!("ccm_dry_run_unknown_objects{{kind=\"Service\"}} {unknown}");
+        assert!(text.lines().any(|one| one == line), "{line}: {text}");
+    };
     pending.looked(vec![plan(vec![patch(json!({ "a": 1 }))])], None);
     let before = pending.list().writes;
     pending.looked(vec![ObjectPlan { unknown: Some("the cloud said\n500".to_owned()), ..plan(vec![]) }], None);
     let web = "Service default/web".to_owned();
     let list = pending.of(Kind::Service, "default/web");
     assert_eq!((list.writes, list.unknown), (before, vec![(web, "the cloud said 500".to_owned())]));
+    counted(1);
     pending.looked(vec![plan(vec![])], None);
     let list = pending.list();
     assert_eq!((list.writes, list.unknown), (vec![], vec![]));
+    counted(0);
     assert!(list.as_of.is_some());
 }
 

@@ -8,7 +8,7 @@ use ccm_cloud::{AddressRefusal, Annotation, Ingress, IpMode, Mark, Outcome, Port
 use ccm_egress::line;
 
 use super::syntax::{is_dns_name, is_qualified_name};
-use super::{MAX_FIELD, MAX_SHOWN, Read, failure, sentences};
+use super::{MAX_FIELD, MAX_SHOWN, Read, failure, failure_of_call, sentences};
 use crate::CallError;
 use crate::bindings::ccm::cloud::types;
 use crate::bindings::exports::ccm::cloud::{load_balancer_survey, load_balancers};
@@ -50,7 +50,7 @@ pub(crate) fn outcome(outcome: load_balancers::Outcome, rules: OutcomeRules<'_>)
         ingress: ingress(places)?,
         annotations,
         changes: sentences(changes),
-        failure: why.map(failure),
+        failure: why.map(failure_of_call),
         selected: BTreeMap::new(),
     })
 }

@@ -11,6 +11,7 @@ use kube::api::DeleteParams;
 use serde_json::json;
 
 use crate::look::{await_event, await_untainted, nodes, patch_status, told};
+use crate::mistakes::run;
 use crate::stage::{Actor, LIMIT, Stage};
 
 pub(crate) const RANGES: &str = "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56";
@@ -106,6 +107,51 @@ async fn routes_are_written_once_and_nothing_is_asked_while_nothing_changes() {
     host.await_count("route_controller_route_sync_total", &still, LIMIT, |count| count == 1.0).await.unwrap();
     assert_eq!(cloud.write_requests(), writes, "a restart writes nothing");
     host.end().await;
+}
+
+/// What nobody looks at is told as nothing: `plan` and a dry run show the request that the host then sends.
+#[tokio::test]
+async fn a_plan_and_a_dry_run_show_the_routes_that_a_host_then_writes() {
+    let stage = Stage::new().await;
+    let cloud = BalancerCloud::start(CloudSettings::default()).await.unwrap();
+    let client = stage.client();
+    cloud.tamper_routes(|table| drop(table.insert("10.244.77.0/24".to_owned(), "gone".to_owned())));
+    let done = |name: &str, cidr: &str| node(name, cidr).initialized().provider_id(&format!("balancer://{name}"));
+    register_nodes(client, [done("n1", "10.244.1.0/24"), done("n2", "10.244.2.0/24")]).await.unwrap();
+    let planned = async |output: &str| {
+        let own = ["plan", "--all", "--setting=routes=true", RANGES, output].map(str::to_owned);
+        let provider = format!("--provider={}", component("guests/balancer.wasm").unwrap().display());
+        let cluster = format!("--kubeconfig={}", stage.kubeconfig().display());
+        let words: Vec<String> = own.into_iter().chain([provider, cluster]).chain(cloud.flags()).collect();
+        // The cloud goes on meanwhile.
+        let running = tokio::task::spawn_blocking(move || run(&words.iter().map(String::as_str).collect::<Vec<_>>()));
+        running.await.unwrap()
+    };
+    let line = r#"PUT balancer/api /v1/routes {"10.244.1.0/24":"n1","10.244.2.0/24":"n2"}"#;
+    let (code, text, stderr) = planned("--output=text").await;
+    let wanted = format!("Routes balancer\n  1. cloud   {line}\n  more writes may follow: ");
+    assert!(code == Some(2) && text.contains(&wanted), "{code:?} {text}{stderr}");
+
+    let observer = start(&stage, &cloud, &[RANGES, "--dry-run", "--route-reconciliation-period=1s"]);
+    let pending = ("ccm_dry_run_pending_writes", ["kind=\"Routes\"", "to=\"cloud\""]);
+    observer.await_count(pending.0, &pending.1, LIMIT, |writes| writes == 1.0).await.unwrap();
+    let told = line.replace('"', r#"\""#);
+    observer.await_log(LIMIT, &["dry run: would be written", "Routes balancer", &told]).await.unwrap();
+    assert_eq!(cloud.write_requests(), 0);
+
+    let host = start(&stage, &cloud, &[RANGES]);
+    cloud.await_routes(LIMIT, &[("10.244.1.0/24", "n1"), ("10.244.2.0/24", "n2")]).await.unwrap();
+    for name in ["n1", "n2"] {
+        await_network(client, name, MADE).await;
+    }
+    observer.await_count(pending.0, &pending.1, LIMIT, |writes| writes == 0.0).await.unwrap();
+    host.idle("Routes", 1).await;
+    host.idle("Nodes", 2).await;
+    host.end().await;
+    assert_eq!(cloud.count(Kind::SetRoutes), 1, "the plan names all writes");
+    let (code, text, stderr) = planned("--output=json").await;
+    assert!(code == Some(0) && text.contains("\"objects\": []"), "{code:?} {text}{stderr}");
+    observer.stop().await;
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_cluster::NodeFixture;
 use ccm_e2e::host::{Host, component};
-use ccm_sim_digitalocean::{Droplet, TOKEN};
+use ccm_sim_digitalocean::{Act, Droplet, Endpoint, Fault, Requests, TOKEN, When};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::events::v1::Event;
@@ -223,5 +223,109 @@ async fn beside_a_manager_that_works_a_dry_run_comes_to_rest_and_leaves_its_leas
     observer.stop().await;
     leader.end().await;
     cloud.settled(&stage).await;
+    cloud.check().unwrap();
+}
+
+/// What `explain` says of the Service `web` in a dry run.
+async fn explained(host: &Host) -> String {
+    let (_, text) = host.page("/explain/v1/service/default/web").await.unwrap();
+    serde_json::from_str::<Value>(&text).unwrap()["dryRun"].to_string()
+}
+
+/// Waits until it has looked at everything so many times more.
+async fn await_looks(host: &Host, more: f64) {
+    let looks = host.count("ccm_dry_run_looks_total", &[]).await.unwrap_or_default();
+    host.await_count("ccm_dry_run_looks_total", &[], LIMIT, |now| now >= looks + more).await.unwrap();
+}
+
+/// Whoever switches to this manager waits until nothing would be written. A cloud that does not answer must not look like that.
+#[tokio::test]
+async fn while_a_cloud_does_not_answer_a_dry_run_says_everywhere_that_it_does_not_know() {
+    let unknown = ("ccm_dry_run_unknown_objects", ["kind=\"Service\""]);
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let cloud = Cloud::calm().await;
+    members(client, &cloud, &[401]).await;
+    let leader = start(&stage, &cloud, &[], &[]);
+    serve(client, "web", json!({})).await;
+    await_balanced(client, &cloud, "web").await;
+    leader.end().await;
+    let observer = beside(&stage, &cloud, &component("providers/digitalocean.wasm").unwrap()).await;
+    observer.ready().await;
+    // Nodes, Services, routes and the cluster.
+    observer.await_count("ccm_dry_run_looks_total", &[], LIMIT, |looks| looks >= 4.0).await.unwrap();
+    let lines = explained(&observer).await;
+    assert!(lines.contains("would write nothing, as of"), "{lines}");
+
+    for endpoint in [Endpoint::Balancers, Endpoint::Balancer] {
+        let fault = Fault::new(Requests::Of(endpoint), 1, When::Before, Act::Status(500));
+        drop(cloud.plan(Fault { times: 1_000_000, ..fault }));
+    }
+    change(client, "web", &annotated([("example.com/touched", "1")])).await;
+    observer.await_count(unknown.0, &unknown.1, LIMIT, |objects| objects == 1.0).await.unwrap();
+    let says = "dry run: what would be written is not known";
+    await_told(&observer, says, "Service default/web", &["500"]).await;
+    await_looks(&observer, 3.0).await;
+    assert_eq!(told(&observer, says).len(), 1, "it is said once");
+    let (_, page) = observer.page("/").await.unwrap();
+    assert!(page.contains("Not known: 1") && page.contains("1 object not known"), "{page}");
+    let lines = explained(&observer).await;
+    assert!(lines.contains("not known what it would write: ") && lines.contains("500"), "{lines}");
+    assert!(!lines.contains("would write nothing"), "{lines}");
+
+    cloud.forget_faults();
+    observer.await_count(unknown.0, &unknown.1, LIMIT, |objects| objects == 0.0).await.unwrap();
+    await_told(&observer, "dry run: what would be written is known", "Service default/web", &[]).await;
+    let (_, page) = observer.page("/").await.unwrap();
+    assert!(!page.contains("ot known"), "{page}");
+    let lines = explained(&observer).await;
+    assert!(lines.contains("would write nothing, as of"), "{lines}");
+    observer.stop().await;
+    cloud.settled(&stage).await;
+    cloud.check().unwrap();
+}
+
+/// The next look without a cause is an hour away, and each of these Services comes to rest before something changes.
+#[tokio::test]
+async fn a_dry_run_looks_when_a_type_changes_when_a_component_is_another_and_when_a_node_joins() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let cloud = Cloud::calm().await;
+    members(client, &cloud, &[501]).await;
+    let leader = start(&stage, &cloud, &[], &[]);
+    let mut ids = vec![];
+    for name in ["inside", "drifted", "web"] {
+        serve(client, name, json!({})).await;
+        ids.push(await_balanced(client, &cloud, name).await.1.id);
+    }
+    leader.end().await;
+    let writes = cloud.counters().writes;
+    let file =
+        stage.file("digitalocean.wasm", std::fs::read(component("providers/digitalocean.wasm").unwrap()).unwrap());
+    let observer = beside(&stage, &cloud, &file).await;
+    observer.ready().await;
+    observer.await_count("ccm_dry_run_looks_total", &[], LIMIT, |looks| looks >= 4.0).await.unwrap();
+    assert_eq!(observer.count(PENDING, &[]).await.unwrap(), 0.0);
+    let says = "dry run: would be written";
+    let balancer =
+        |method: &str, place: usize| format!("cloud {method} digitalocean/api /v2/load_balancers/{}", ids[place]);
+
+    change(client, "inside", &json!({ "spec": { "type": "ClusterIP" } })).await;
+    await_told(&observer, says, "Service default/inside", &[&balancer("DELETE", 0)]).await;
+
+    // What a component says may hang on its build: all is looked at.
+    assert!(cloud.tamper(&ids[1], |spec| spec.droplet_ids.clear()));
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes.extend([0, 3, 1, b'x', b'y']);
+    std::fs::write(&file, bytes).unwrap();
+    observer.await_provider(LIMIT, |provider| provider.generation == 2).await.unwrap();
+    await_told(&observer, says, "Service default/drifted", &[&balancer("PUT", 1)]).await;
+
+    // Without anybody who has to initialise it.
+    members(client, &cloud, &[502]).await;
+    await_told(&observer, says, "Service default/web", &[&balancer("PUT", 2)]).await;
+    observer.stop().await;
+    assert_eq!(cloud.counters().writes, writes);
+    cloud.unsettled("nobody writes");
     cloud.check().unwrap();
 }

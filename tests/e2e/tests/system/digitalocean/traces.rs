@@ -1,14 +1,18 @@
 //! Traces: what a collector gets of the work for a Node and for a Service.
 
-use ccm_cluster::NodeFixture;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ccm_cluster::{NodeFixture, register_nodes};
 use ccm_e2e::host::{Host, component};
-use ccm_sim_digitalocean::{Droplet, TOKEN};
+use ccm_sim_digitalocean::{Act, Droplet, Endpoint, Fault, Requests, TOKEN, When};
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::{Cloud, await_balanced, configured, members};
 use crate::collector::{Collector, Received};
 use crate::look::{await_event, await_untainted};
-use crate::service_look::serve;
+use crate::service_look::{annotated, change, serve};
 use crate::stage::{Actor, LIMIT, Stage};
 
 /// What the operator's collector asks for.
@@ -16,6 +20,9 @@ const HEADER: &str = "Bearer CollectorCanary-7f3a9c";
 
 /// Kind of a span.
 const CLIENT: u64 = 3;
+
+/// Status of a span.
+const ERROR: u64 = 2;
 
 /// A host with this environment beside that of its cloud, which the provider does not see.
 fn start(stage: &Stage, cloud: &Cloud, variables: &[(&str, &str)], flags: &[&str]) -> Actor {
@@ -54,7 +61,9 @@ async fn a_collector_gets_reconcile_call_and_request_as_one_trace_with_the_ids_o
         ("OTEL_BSP_SCHEDULE_DELAY", "100"),
         ("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test"),
     ];
-    let host = start(&stage, &cloud, &variables, &["--trace-otlp", "--trace-http"]);
+    // So long that Nodes which are registered together are looked up together.
+    let flags = ["--trace-otlp", "--trace-http", "--lookup-batch-linger=3s"];
+    let host = start(&stage, &cloud, &variables, &flags);
     host.refreshed().await;
     serve(client, "web", json!({})).await;
     await_balanced(client, &cloud, "web").await;
@@ -98,17 +107,31 @@ async fn a_collector_gets_reconcile_call_and_request_as_one_trace_with_the_ids_o
         assert_eq!(request.resource.get(name).map(String::as_str), Some(value), "{name}");
     }
 
-    // Lookups of several Nodes are one call, in the trace of the first one that asked.
-    cloud.put_droplet(Droplet::new(102, "n102"));
-    NodeFixture::new("n102").register(client).await.unwrap();
-    await_untainted(client, "n102").await;
-    let of_node = |one: &Received| one.name == "reconcile Nodes" && one.attribute("k8s.object.name") == "n102";
-    let node = collector.await_branch(of_node).await.remove(0);
-    let in_trace = |one: &Received| one.trace_id == node.trace_id && one.kind == CLIENT;
+    // Lookups of several Nodes are one call, in the trace of the first one that asked. The others are named in it.
+    let (ids, names_of) = ([102, 103, 104_u64], |id: &u64| format!("n{id}"));
+    for id in &ids {
+        cloud.put_droplet(Droplet::new(*id, &names_of(id)));
+    }
+    register_nodes(client, ids.iter().map(|id| NodeFixture::new(&names_of(id)))).await.unwrap();
+    for id in &ids {
+        await_untainted(client, &names_of(id)).await;
+    }
+    let together = |one: &Received| one.name == "lookup" && one.attribute("ccm.nodes") == "3";
+    let lookup = collector.await_branch(together).await.remove(0);
+    assert_eq!(lookup.links.len(), 2);
+    let mut asked = vec![];
+    for trace in [&lookup.trace_id].into_iter().chain(&lookup.links) {
+        let of_node = |one: &Received| one.name == "reconcile Nodes" && one.trace_id == *trace;
+        let node = collector.await_branch(of_node).await.remove(0);
+        assert_eq!(node.attribute("k8s.namespace.name"), "");
+        asked.push(node.attribute("k8s.object.name").to_owned());
+    }
+    asked.sort_unstable();
+    assert_eq!(asked, ids.each_ref().map(names_of));
+    let in_trace = |one: &Received| one.trace_id == lookup.trace_id && one.kind == CLIENT;
     let branch = collector.await_branch(in_trace).await;
     assert_eq!(names(&branch)[1..], ["instances.find", "lookup", "reconcile Nodes"]);
     assert_nested(&branch);
-    assert_eq!(node.attribute("k8s.namespace.name"), "");
 
     host.events_written().await;
     let log = host.log_text();
@@ -156,6 +179,88 @@ async fn a_collector_that_is_away_delays_nothing_and_is_told_of_once() {
     assert_eq!(log.matches("does not take traces").count(), 1, "{log}");
     cloud.settled(&stage).await;
     host.end().await;
+}
+
+/// Whoever looks for errors in traces finds what failed, and what the provider made of it.
+#[tokio::test]
+async fn attempts_that_fail_are_errors_in_their_trace_and_their_call_says_the_reaction() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let cloud = Cloud::calm().await;
+    let collector = Collector::start().await;
+    members(client, &cloud, &[201]).await;
+    let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url()), ("OTEL_BSP_SCHEDULE_DELAY", "100")];
+    let host = start(&stage, &cloud, &variables, &["--trace-otlp"]);
+    serve(client, "web", json!({})).await;
+    await_balanced(client, &cloud, "web").await;
+    // All attempts of a change that may be repeated.
+    let fault = Fault::new(Requests::Of(Endpoint::UpdateBalancer), 1, When::Before, Act::Status(503));
+    drop(cloud.plan(Fault { times: 3, ..fault }));
+    change(client, "web", &annotated([("service.beta.kubernetes.io/do-loadbalancer-size-unit", "3")])).await;
+
+    let is_refused = |one: &Received| one.name.starts_with("PUT /v2/load_balancers") && one.status == ERROR;
+    let mut calls = BTreeSet::new();
+    for again in ["", "1", "2"] {
+        let attempt = |one: &Received| is_refused(one) && one.attribute("http.request.resend_count") == again;
+        let branch = collector.await_branch(attempt).await;
+        assert_eq!(names(&branch)[1..], ["load-balancers.ensure", "reconcile service"]);
+        let [request, call, reconcile] = branch.as_slice() else { panic!("{branch:#?}") };
+        let both = ["error.type", "http.response.status_code"].map(|name| request.attribute(name));
+        assert_eq!(both, ["503", "503"], "{request:?}");
+        // It has an answer: what to do next.
+        let both = ["ccm.outcome", "ccm.reaction"].map(|name| call.attribute(name));
+        assert_eq!((both, call.status), (["ok", "retry"], 0), "{call:?}");
+        // The service controller says itself when it tries again: that is not `failed`.
+        assert_eq!((reconcile.attribute("ccm.outcome"), reconcile.status), ("again-later", 0), "{reconcile:?}");
+        calls.insert(call.span_id.clone());
+    }
+    assert_eq!(calls.len(), 1, "three attempts of one call");
+    cloud.until(LIMIT, |cloud| cloud.balancers()[0].spec.size_unit == 3).await.unwrap();
+    cloud.settled(&stage).await;
+    host.end().await;
+}
+
+/// What the host did last is what is looked for after it has ended.
+#[tokio::test]
+async fn what_waits_when_a_host_ends_is_sent() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let cloud = Cloud::calm().await;
+    let collector = Collector::start().await;
+    let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url()), ("OTEL_BSP_SCHEDULE_DELAY", "600000")];
+    let host = start(&stage, &cloud, &variables, &["--trace-otlp"]);
+    cloud.put_droplet(Droplet::new(301, "n301"));
+    NodeFixture::new("n301").register(client).await.unwrap();
+    await_untainted(client, "n301").await;
+    cloud.settled(&stage).await;
+    assert!(collector.deliveries().is_empty());
+    host.end().await;
+    let of_node = |one: &Received| one.name == "reconcile Nodes" && one.attribute("k8s.object.name") == "n301";
+    assert!(collector.spans().iter().any(of_node), "{:?}", collector.spans());
+}
+
+/// A pod whose end takes longer than its grace period is killed.
+#[tokio::test]
+async fn a_collector_that_never_answers_delays_the_end_of_a_host_by_seconds() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let cloud = Cloud::calm().await;
+    // The kernel takes connections and what is sent. Nobody reads it.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str()),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "600000"),
+        ("OTEL_BSP_SCHEDULE_DELAY", "1"),
+    ];
+    let host = start(&stage, &cloud, &variables, &["--trace-otlp"]);
+    cloud.put_droplet(Droplet::new(401, "n401"));
+    NodeFixture::new("n401").register(client).await.unwrap();
+    await_untainted(client, "n401").await;
+    cloud.settled(&stage).await;
+    let begun = Instant::now();
+    host.end().await;
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
