@@ -107,11 +107,11 @@ impl Remains {
     }
 
     pub(super) fn unread(&mut self, what: String) {
-        self.unread.push(one_line(&what));
+        self.unread.extend([what].map(|what| one_line(&what)));
     }
 
     pub(super) fn note(&mut self, note: String) {
-        self.notes.push(one_line(&note));
+        self.notes.extend([note].map(|note| one_line(&note)));
     }
 
     /// Whether anything would be left.
