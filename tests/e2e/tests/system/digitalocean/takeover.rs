@@ -223,7 +223,7 @@ async fn a_service_with_every_annotation_of_the_go_manager_is_taken_over_without
     ];
     cloud.configured_with(&environment, &[]);
     // Migration by proof: the plan against the Go manager's cluster is empty.
-    cloud.settled(&stage).await;
+    cloud.settled_but_for_notes(&stage).await;
     assert_eq!(cloud.counters().writes, 0, "{:#?}", cloud.exchanges());
     cloud.reset_counters();
     let host = start(&stage, &cloud, &environment, &["--cluster-period=1s"]);
