@@ -313,7 +313,10 @@ pub(crate) mod tests {
     fn what_is_not_known_is_said_and_is_not_nothing() {
         let pending = Pending::register(&mut Registry::default(), &[Kind::Service]);
         let (name, unknown) = ("default/web".to_owned(), Some("the cloud said 500".to_owned()));
-        pending.looked(vec![ObjectPlan { kind: Kind::Service, name, unknown, ..ObjectPlan::default() }], None);
+        pending.looked(
+            vec![ObjectPlan { kind: Kind::Service, name, unknown, ..ObjectPlan::default() }],
+            Some(Kind::Service),
+        );
         let service = |name: &str| Target::Service { namespace: "default".to_owned(), name: name.to_owned() };
         assert_eq!(lines(&pending, &service("web")), ["not known what it would write: the cloud said 500"]);
         assert!(lines(&pending, &service("other"))[0].starts_with("would write nothing, as of "));

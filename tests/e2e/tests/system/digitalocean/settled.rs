@@ -42,8 +42,8 @@ enum Left {
 }
 
 impl Cloud {
-    /// `wasm-ccm plan --all`, configured as the last host, is empty, without notes: what was ensured is stable. To be asked last, while cluster and cloud
-    /// stand; the host may still be at work.
+    /// `wasm-ccm plan --all`, configured as the last host, is empty, without notes: what was ensured is stable. To be asked last, while cluster
+    /// and cloud stand; the host may still be at work.
     pub(crate) async fn settled(&self, stage: &Stage) {
         let (planned, effects) = self.await_plan(stage, Planned::is_empty).await;
         assert!(planned.is_empty(), "work is left: {planned:?}");
@@ -53,9 +53,9 @@ impl Cloud {
     /// The same before the first host has run: what a host would only note for itself is no change.
     pub(crate) async fn settled_but_for_notes(&self, stage: &Stage) {
         let changes_nothing = |planned: &Planned| (planned.code, planned.error.as_str()) == (Some(0), "");
-        let planned = self.await_plan(stage, changes_nothing).await;
+        let (planned, effects) = self.await_plan(stage, changes_nothing).await;
         assert!(changes_nothing(&planned), "work is left: {planned:?}");
-        *self.ending().left.lock() = Some(Left::Settled(self.counters().effects));
+        *self.ending().left.lock() = Some(Left::Settled(effects));
     }
 
     /// The same where one object waits for a person: there is nothing to write, and the plan says of this one alone that something is not
