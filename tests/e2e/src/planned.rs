@@ -34,7 +34,12 @@ impl Planned {
 
     /// Whether what is there is stable: nothing is to be written, not even a note of the host to itself, and all is known.
     pub fn is_empty(&self) -> bool {
-        (self.code, self.error.as_str()) == (Some(0), "") && self.objects().is_empty()
+        self.changes_nothing() && self.objects().is_empty()
+    }
+
+    /// Whether nothing of the cluster or the cloud is to be changed, and all is known. There may be notes.
+    pub fn changes_nothing(&self) -> bool {
+        (self.code, self.error.as_str()) == (Some(0), "")
     }
 
     /// The objects, each with its kind and name.

@@ -119,16 +119,25 @@ impl Rig {
 
     /// What there is comes to rest: a host of each cluster would write nothing. No fault may wait for requests.
     pub(crate) async fn settled(&self) {
+        self.rests(Planned::is_empty).await;
+    }
+
+    /// The same before the first host has run: what a host would only note for itself is no change.
+    pub(crate) async fn settled_but_for_notes(&self) {
+        self.rests(Planned::changes_nothing).await;
+    }
+
+    async fn rests(&self, is_wanted: impl Fn(&Planned) -> bool) {
         let all = self.flags.lock().clone();
         assert!(!all.is_empty(), "no host was started here");
         for (kubeconfig, flags) in &all {
             let mut planned = plan(kubeconfig, flags).await;
             // The host, and Octavia, may still be at work.
             let rests = until(LIMIT, async || {
-                if !planned.is_empty() {
+                if !is_wanted(&planned) {
                     planned = plan(kubeconfig, flags).await;
                 }
-                Ok(planned.is_empty())
+                Ok(is_wanted(&planned))
             });
             let rests = rests.await;
             self.secrets().assert_not_in("a plan", &format!("{}{}", planned.text, planned.error));

@@ -143,7 +143,7 @@ async fn all_that_the_go_manager_has_left_is_taken_over_without_a_write_to_the_c
     let config = rig.configure(&rig.tenant.by_credential(), &format!("{sections}{class}"));
     let before = rig.tenant.inventory().await.unwrap();
     rig.flags_of(&rig.stage, &config, &FLAGS);
-    rig.settled().await;
+    rig.settled_but_for_notes().await;
     let host = rig.start(&config, &FLAGS);
     for name in ["shop", "api", "dns", "web"] {
         await_service(client, name, is_taken_over).await;

@@ -52,9 +52,8 @@ impl Cloud {
 
     /// The same before the first host has run: what a host would only note for itself is no change.
     pub(crate) async fn settled_but_for_notes(&self, stage: &Stage) {
-        let changes_nothing = |planned: &Planned| (planned.code, planned.error.as_str()) == (Some(0), "");
-        let (planned, effects) = self.await_plan(stage, changes_nothing).await;
-        assert!(changes_nothing(&planned), "work is left: {planned:?}");
+        let (planned, effects) = self.await_plan(stage, Planned::changes_nothing).await;
+        assert!(planned.changes_nothing(), "work is left: {planned:?}");
         *self.ending().left.lock() = Some(Left::Settled(effects));
     }
 
