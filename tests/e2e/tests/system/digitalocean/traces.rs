@@ -112,7 +112,7 @@ async fn a_collector_gets_reconcile_call_and_request_as_one_trace_with_the_ids_o
     for id in &ids {
         cloud.put_droplet(Droplet::new(*id, &names_of(id)));
     }
-    register_nodes(client, ids.iter().map(|id| NodeFixture::new(&names_of(id)))).await.unwrap();
+    register_nodes(client, ids.iter().map(|id| NodeFixture::new(names_of(id)))).await.unwrap();
     for id in &ids {
         await_untainted(client, &names_of(id)).await;
     }
