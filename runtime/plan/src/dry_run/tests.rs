@@ -172,6 +172,14 @@ async fn bench(client: Client, changes: Vec<watch::Receiver<u64>>) -> Bench {
     Bench { parts, registry, _readers: readers }
 }
 
+/// How often it looked.
+fn looks(registry: &Registry) -> usize {
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
+    let looks = text.lines().find_map(|line| line.strip_prefix("ccm_dry_run_looks_total "));
+    looks.unwrap().parse().unwrap()
+}
+
 /// In an hour in which nothing happens and one Node stays as it is.
 #[tokio::test(start_paused = true)]
 async fn it_looks_again_after_the_periods_of_run_and_does_not_spin() {
@@ -179,10 +187,7 @@ async fn it_looks_again_after_the_periods_of_run_and_does_not_spin() {
     let Bench { parts, registry, _readers } = bench(client, vec![]).await;
     let before = asked.lock().len();
     assert!(tokio::time::timeout(3_600 * SECOND, dry_run(parts)).await.is_err(), "it never ends");
-    let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
-    let looks = text.lines().find_map(|line| line.strip_prefix("ccm_dry_run_looks_total "));
-    let looks: usize = looks.unwrap().parse().unwrap();
+    let looks = looks(&registry);
     // One Node: 4 looks in the first 75 s, then each minute. All of them: every 5 min, with what goes for all Nodes. Routes and cluster: as often.
     assert!((60..=110).contains(&looks), "{looks} looks");
     let asked = asked.lock().split_off(before);

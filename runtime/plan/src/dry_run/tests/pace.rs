@@ -46,70 +46,12 @@ fn watch_of(changes: Arc<AtomicUsize>) -> impl Stream<Item = Result<Frame<Bytes>
     })
 }
 
-/// How often it looked.
-fn looks(registry: &Registry) -> usize {
-    let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
-    let looks = text.lines().find_map(|line| line.strip_prefix("ccm_dry_run_looks_total "));
-    looks.unwrap().parse().unwrap()
-}
-
-/// A dry run with this API server and without providers.
-async fn run(client: Client, pending: Pending) {
-    let metrics = Metrics::register(&mut Registry::default());
-    let (nodes, services) =
-        (Reflector::new(client.clone(), &metrics.store), Reflector::new(client.clone(), &metrics.store));
-    let parts = DryRunParts {
-        client,
-        journal: Arc::default(),
-        pending,
-        providers: Box::new(Vec::new),
-        changes: vec![],
-        nodes: nodes.handle(),
-        services: services.handle(),
-        addresses: ClusterAddresses::new(AddressSources::default()),
-        controllers: Controllers { node: true, node_lifecycle: true, service: true, cluster: true },
-        settings: Settings {
-            gate: ApiGateSettings::default(),
-            batches: BatchSettings::default(),
-            node: NodeSettings::default(),
-            node_lifecycle: NodeLifecycleSettings::default(),
-            deletions: JournalPlace {
-                namespace: "kube-system".to_owned(),
-                config_map: "components".to_owned(),
-                manager: "ccm".to_owned(),
-            },
-            service: ServiceSettings::default(),
-            route: None,
-            cluster: ClusterSettings::default(),
-        },
-        periods: Periods {
-            nodes: 300 * SECOND,
-            nodes_again: (5 * SECOND, 60 * SECOND),
-            services: 3_600 * SECOND,
-            services_again: (5 * SECOND, 300 * SECOND),
-            routes: 300 * SECOND,
-            cluster: 300 * SECOND,
-        },
-        is_talkative: false,
-    };
-    let listed = [nodes.first_list(), services.first_list()];
-    let (stop, mut readers) = (CancellationToken::new(), JoinSet::new());
-    readers.spawn(nodes.run(stop.clone()));
-    readers.spawn(services.run(stop.clone()));
-    for list in listed {
-        assert!(list.complete().await);
-    }
-    dry_run(parts).await;
-}
-
 /// Each change once had all load balancers of the account compared with the cloud.
 #[tokio::test(start_paused = true)]
 async fn a_service_that_somebody_changes_each_second_for_an_hour_is_looked_at_some_twenty_times() {
     let (client, changes) = restless();
-    let mut registry = Registry::default();
-    let dry_run = Box::pin(run(client, Pending::register(&mut registry, &[Kind::Node, Kind::Service, Kind::Cluster])));
-    assert!(tokio::time::timeout(3_600 * SECOND, dry_run).await.is_err(), "it never ends");
+    let Bench { parts, registry, _readers } = bench(client, vec![]).await;
+    assert!(tokio::time::timeout(3_600 * SECOND, dry_run(parts)).await.is_err(), "it never ends");
     let changes = changes.load(Ordering::Relaxed);
     assert!(changes > 1_000, "{changes} changes");
     // Nodes, routes and the cluster: each 5 min, although nobody is told of these changes.
