@@ -40,10 +40,12 @@ fn told(failure: &Failure) -> Option<(u16, &str, &str, &str)> {
 async fn a_failure_of_a_service_is_told_with_the_request_whatever_the_guest_says_of_it() {
     let (_cloud, Scripted(provider)) = guest().await;
     let refused = Some((503, "POST", "/status/503", "req-503"));
+    // What a failure says last is then no answer of the cloud.
+    let nameless = json!({ "available": "token" });
     for (steps, reaction, wanted) in [
         (json!([post(200), post(503), { "fail": "it does not work" }]), Reaction::Retry, refused),
-        // With most that there are, it is no failure that something is not there.
-        (json!([post(503), get(404), { "fail": "it does not work" }]), Reaction::Retry, refused),
+        // With most that there are, it is no failure that something is not there. The message names neither.
+        (json!([post(503), get(404), nameless, { "fail": "it does not work" }]), Reaction::Retry, refused),
         (json!([post(503), { "crash": {} }]), Reaction::Retry, refused),
         (json!([post(200), { "fail": "it does not work" }]), Reaction::Retry, None),
     ] {

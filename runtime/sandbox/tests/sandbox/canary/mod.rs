@@ -226,9 +226,13 @@ impl Scenario {
         let script = format!("shifted {script}");
         let node = Node { annotations: map(&[("scripted.example/script", &script)]), ..node("n") };
         let answer = self.provider.find(vec![node], Need::Metadata).await;
+        let answer = answer.and_then(|mut findings| match findings.pop() {
+            Some(Finding::Unknown(failure)) => Err(FindError::Failed(failure)),
+            found => Ok(found),
+        });
         match answer {
-            Ok(findings) => {
-                let [Finding::Found(instance)] = findings.as_slice() else { panic!("{findings:?}") };
+            Ok(found) => {
+                let Some(Finding::Found(instance)) = &found else { panic!("{found:?}") };
                 let labels = instance.labels.iter();
                 labels.clone().for_each(|(_, text)| self.record.keep("finding", text.as_str()));
                 Ok(labels.map(|(step, text)| (step.parse().unwrap(), text.clone())).collect())
