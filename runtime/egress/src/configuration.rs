@@ -68,12 +68,6 @@ impl Configuration {
         self.environment.get(name)
     }
 
-    /// Variables that the source names and that exist, but are not granted.
-    #[must_use]
-    pub fn withheld(&self, source: &Source) -> Vec<String> {
-        self.environment.withheld(source)
-    }
-
     /// The single value of a source, unless it is empty.
     pub(crate) fn text(&self, descriptor: &Descriptor, source: &Source) -> Option<ConfiguredText> {
         let files = &self.files.parsed;

@@ -25,6 +25,8 @@ use crate::config::grants::{CredentialPlace, variable_value};
 
 /// Where the environment names a proxy.
 const PROXY_VARIABLES: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
+/// The hosts that are asked without it.
+const PROXY_EXCEPTIONS: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
 /// What all providers of the process share.
 #[derive(Clone)]
@@ -63,15 +65,20 @@ pub async fn open(
     shared: &SharedContext,
     before: Option<&Provider>,
 ) -> Result<ProviderContext> {
-    // Names that are no text are nobody's.
-    let variables =
-        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let empty = empty_sections(&files);
-    let mut configuration = Configuration::new(files, Environment::new(&config.grants.allow_env, variables));
+    let environment = environment(config);
+    let withheld = withheld(config, descriptor, &environment);
+    let mut configuration = Configuration::new(files, environment);
     let settings = configuration.settings(descriptor, &config.settings);
     let settings = settings.map_err(|problems| anyhow!(problem_text(&problems)))?;
     let (cluster_name, cluster_cidrs) = (shared.cluster_name.clone(), shared.cluster_cidrs.clone());
-    tell_withheld(config, descriptor, &configuration);
+    if !withheld.is_empty() {
+        tracing::warn!(
+            provider = descriptor.name,
+            variables = withheld.join(","),
+            "environment variables that could count for the provider are set but not granted; --allow-env grants them"
+        );
+    }
     for told in &empty {
         tracing::warn!(provider = descriptor.name, "{told}");
     }
@@ -119,7 +126,7 @@ fn grants(config: &ProviderConfig, descriptor: &Descriptor, configuration: &Conf
     let variable = |names: [&str; 2]| names.into_iter().find_map(|name| configuration.variable(name));
     grants.environment_proxy = variable(PROXY_VARIABLES)
         .filter(|url| !url.is_empty())
-        .map(|url| Proxy::from_environment(url, variable(["NO_PROXY", "no_proxy"])))
+        .map(|url| Proxy::from_environment(url, variable(PROXY_EXCEPTIONS)))
         .transpose()
         .map_err(|error| anyhow!("HTTPS_PROXY: {error}"))?;
     Ok(grants)
@@ -165,29 +172,40 @@ async fn credentials(
     Ok(sources)
 }
 
-/// Warns of variables that are set and not granted: the operator may have forgotten them.
-fn tell_withheld(config: &ProviderConfig, descriptor: &Descriptor, configuration: &Configuration) {
-    let endpoints = descriptor.endpoints.iter().map(|endpoint| &endpoint.base_url);
+/// What the operator grants of the variables of this process. Names that are no text are nobody's.
+pub(crate) fn environment(config: &ProviderConfig) -> Environment {
+    let variables =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    Environment::new(&config.grants.allow_env, variables)
+}
+
+/// Variables that could count for the provider, and are set and not granted: the operator may have forgotten them. What the operator gives
+/// with a flag leaves no question.
+pub(crate) fn withheld(config: &ProviderConfig, descriptor: &Descriptor, environment: &Environment) -> Vec<String> {
+    let grants = &config.grants;
+    let endpoints = descriptor.endpoints.iter().filter(|one| !grants.endpoints.contains_key(&one.name));
+    let endpoints = endpoints.map(|endpoint| &endpoint.base_url);
     let tls = descriptor.endpoints.iter().filter_map(|endpoint| endpoint.tls.as_ref());
     let tls = tls.flat_map(|tls| {
         let certificates = [&tls.ca_file, &tls.ca_certificates, &tls.client_certificate, &tls.client_key];
         certificates.into_iter().chain([&tls.verify, &tls.skip_verification])
     });
-    let settings = descriptor.settings.iter().map(|setting| &setting.value);
-    // A place that the operator names leaves no question.
+    let settings = descriptor.settings.iter().filter(|one| !config.settings.contains_key(&one.name));
+    let settings = settings.map(|setting| &setting.value);
     let open = descriptor.credentials.iter().filter(|one| !config.credentials.contains_key(&one.name));
     let credentials = open.map(|credential| &credential.value);
-    let proxy = Source { keys: vec![], environment_variables: PROXY_VARIABLES.map(str::to_owned).to_vec() };
-    let sources = endpoints.chain(tls).chain(settings).chain(credentials).chain([&proxy]);
-    let names: BTreeSet<String> = sources.flat_map(|source| configuration.withheld(source)).collect();
-    if !names.is_empty() {
-        let names = names.into_iter().collect::<Vec<_>>().join(",");
-        tracing::warn!(
-            provider = descriptor.name,
-            variables = names,
-            "environment variables that could count for the provider are set but not granted; --allow-env grants them"
-        );
+    let sources = endpoints.chain(tls).chain(settings).chain(credentials);
+    let mut names: BTreeSet<String> = sources.flat_map(|source| environment.withheld(source)).collect();
+    if !descriptor.endpoints.is_empty() && !grants.proxies.contains_key("*") {
+        let of = |names: [&str; 2]| Source { keys: vec![], environment_variables: names.map(str::to_owned).to_vec() };
+        let proxies = environment.withheld(&of(PROXY_VARIABLES));
+        // Alone they mean nothing.
+        if !proxies.is_empty() || PROXY_VARIABLES.iter().any(|name| environment.get(name).is_some()) {
+            names.extend(environment.withheld(&of(PROXY_EXCEPTIONS)));
+        }
+        names.extend(proxies);
     }
+    names.into_iter().collect()
 }
 
 /// What is to be said of sections without a key: a provider does not see that they are there.

@@ -48,6 +48,22 @@ pub async fn component(config: &ProviderConfig, client: Option<&Client>) -> Resu
     Ok(Checked { component, unpacked, packed })
 }
 
+/// Variables of this process that could count for the provider, and that it does not see: they are not granted.
+pub fn withheld(config: &ProviderConfig, descriptor: &Descriptor) -> Vec<String> {
+    context::withheld(config, descriptor, &context::environment(config))
+}
+
+/// What the operator may have forgotten, with the flag.
+pub fn notes(config: &ProviderConfig, descriptor: &Descriptor) -> Vec<String> {
+    let names = withheld(config, descriptor).join(",");
+    if names.is_empty() {
+        return vec![];
+    }
+    vec![format!(
+        "set here, and not granted to the provider, which does not see it: {names}; --allow-env={names} grants it"
+    )]
+}
+
 /// What there is to say of a provider that passed.
 pub struct Judged {
     /// What its operator should know.

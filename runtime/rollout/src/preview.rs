@@ -42,6 +42,8 @@ pub struct Preview {
     /// What differs. Nothing: the host would take it.
     #[serde(flatten)]
     pub report: Report,
+    /// What the operator may have forgotten.
+    pub notes: Vec<String>,
 }
 
 /// Takes the component of `against` through the gate and then that of `config`, each with the same configuration, and compares what
@@ -62,7 +64,8 @@ pub async fn preview(config: &ProviderConfig, against: &Source, parts: PreviewPa
     let both = Extent::of(|interface| [&before, &new].iter().all(|one| one.has(interface)));
     let limits = &config.limits.compare;
     let report = Box::pin(compare(&*before, &*new, &*inventory, both, limits)).await?;
-    Ok(Preview { new: new_version, before: before_version, report })
+    let notes = preflight::notes(config, new.descriptor());
+    Ok(Preview { new: new_version, before: before_version, report, notes })
 }
 
 /// A component that passed the gate, with who it is.

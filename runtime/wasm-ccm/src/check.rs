@@ -54,11 +54,13 @@ pub(crate) fn check(args: &CheckArgs) -> Result<()> {
     let checked = runtime.block_on(Box::pin(async {
         let Checked { component, unpacked, .. } = preflight::component(&config, None).await?;
         let (provider, version) = (component.descriptor().name.clone(), component.descriptor().version.clone());
-        let passed = Passed { provider, version, digest: unpacked.digest, warnings: vec![], not_judged: None };
+        let notes = preflight::notes(&config, component.descriptor());
+        let passed = Passed { provider, version, digest: unpacked.digest, warnings: vec![], notes, not_judged: None };
         if !args.online && !is_configured(&args.config) {
             return Ok(Passed { not_judged: Some(CONFIGURATION), ..passed });
         }
-        let judged = preflight::configured(&config, component, None, &args.cluster_name, args.online).await?;
+        let judged = preflight::configured(&config, component, None, &args.cluster_name, args.online).await;
+        let judged = judged.map_err(|rejected| with_notes(rejected, &passed.notes))?;
         Ok(Passed { warnings: judged.warnings, not_judged: judged.unasked, ..passed })
     }));
     let passed = checked.map_err(|rejected: Rejected| rejected.named(&config.source))?;
@@ -66,6 +68,15 @@ pub(crate) fn check(args: &CheckArgs) -> Result<()> {
         Output::Json => output::json(&passed)?,
         Output::Text => passed.to_string(),
     })?)
+}
+
+/// What was forgotten may be why it does not pass.
+fn with_notes(rejected: Rejected, notes: &[String]) -> Rejected {
+    if notes.is_empty() {
+        return rejected;
+    }
+    let error = anyhow!("{}; note: {}", crate::one_line(&rejected.error), notes.join("; "));
+    Rejected { error, ..rejected }
 }
 
 /// What is not judged where nothing was said of the configuration.
@@ -79,6 +90,8 @@ struct Passed {
     version: String,
     digest: String,
     warnings: Vec<String>,
+    /// What the operator may have forgotten.
+    notes: Vec<String>,
     /// What would be needed for that is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_judged: Option<&'static str>,
@@ -86,14 +99,17 @@ struct Passed {
 
 impl fmt::Display for Passed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { provider, version, digest, warnings, not_judged } = self;
+        let Self { provider, version, digest, warnings, notes, not_judged } = self;
         write!(f, "{provider} {version} ({digest}) passes the gate")?;
-        if *not_judged == Some(CONFIGURATION) {
+        let is_unconfigured = *not_judged == Some(CONFIGURATION);
+        if is_unconfigured {
             let hint = "--cloud-config, --setting, --endpoint or --credential let it judge its configuration as well";
-            return write!(f, " as far as it needs no configuration; {hint}");
+            write!(f, " as far as it needs no configuration; {hint}")?;
         }
         warnings.iter().try_for_each(|warning| write!(f, "\nwarning: {warning}"))?;
-        not_judged.iter().try_for_each(|what| write!(f, "\nnot judged: {what}; --online asks the cloud"))
+        notes.iter().try_for_each(|note| write!(f, "\nnote: {note}"))?;
+        let not_judged = not_judged.iter().filter(|_| !is_unconfigured);
+        not_judged.into_iter().try_for_each(|what| write!(f, "\nnot judged: {what}; --online asks the cloud"))
     }
 }
 
@@ -187,13 +203,14 @@ async fn listed(kind: &str, mut list: FirstList) -> Result<()> {
     Ok(())
 }
 
-fn text(Preview { new, before, report }: &Preview) -> String {
+fn text(Preview { new, before, report, notes }: &Preview) -> String {
     let Report { differences, .. } = report;
     let mut lines = vec![format!("new     {new}"), format!("before  {before}"), format!("asked   {}", report.extent())];
     if differences.is_empty() {
         lines.push("nothing differs: a host would accept it, on probation".to_owned());
     }
     lines.extend(differences.iter().map(|difference| format!("differs {difference}")));
+    lines.extend(notes.iter().map(|note| format!("note    {note}")));
     lines.join("\n")
 }
 
@@ -238,16 +255,19 @@ mod tests {
             version: "2.0".to_owned(),
             digest: "sha256:1".to_owned(),
             warnings: warnings.iter().map(|&warning| warning.to_owned()).collect(),
+            notes: vec!["A is not granted".to_owned()],
             not_judged,
         };
         let unconfigured = passed(&[], Some(CONFIGURATION)).to_string();
         let start = "cloud 2.0 (sha256:1) passes the gate as far as it needs no configuration; --cloud-config, ";
         assert!(unconfigured.starts_with(start), "{unconfigured}");
+        assert!(unconfigured.ends_with("its configuration as well\nnote: A is not granted"), "{unconfigured}");
         let all = passed(&["a", "b"], Some("the cloud"));
-        let text = "cloud 2.0 (sha256:1) passes the gate\nwarning: a\nwarning: b\nnot judged: the cloud; --online asks the cloud";
+        let text = "cloud 2.0 (sha256:1) passes the gate\nwarning: a\nwarning: b\nnote: A is not granted\nnot judged: the cloud; --online asks the cloud";
         assert_eq!(all.to_string(), text);
         let seen = serde_json::to_value(&all).unwrap();
         assert_eq!(seen["warnings"], serde_json::json!(["a", "b"]));
+        assert_eq!(seen["notes"], serde_json::json!(["A is not granted"]));
         assert_eq!((&seen["provider"], &seen["notJudged"]), (&"cloud".into(), &"the cloud".into()));
         assert!(serde_json::to_value(passed(&[], None)).unwrap().get("notJudged").is_none());
     }

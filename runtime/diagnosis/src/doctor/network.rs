@@ -12,6 +12,11 @@ const EXCEPT: [&str; 2] = ["NO_PROXY", "no_proxy"];
 /// Variables that other programs take for a proxy.
 const OTHERS: [&str; 4] = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 
+/// Whether [`proxies`] tells of this variable.
+pub(super) fn is_of_a_proxy(name: &str) -> bool {
+    OURS.contains(&name) || EXCEPT.contains(&name)
+}
+
 /// What stands in the ways of a provider that were walked.
 pub(super) fn walked(ways: &[Way], walked: &[Result<(), Blocked>]) -> Vec<Finding> {
     let (mut findings, mut good) = (vec![], vec![]);

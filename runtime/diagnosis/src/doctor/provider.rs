@@ -84,6 +84,15 @@ impl Judge<'_> {
             trusted(&config.trust, digest)
         );
         findings.push(of(check.good(taken)));
+        // Those of proxies have a check of their own.
+        let withheld: Vec<String> =
+            preflight::withheld(config, &descriptor).into_iter().filter(|name| !network::is_of_a_proxy(name)).collect();
+        if !withheld.is_empty() {
+            let names = withheld.join(",");
+            let found = format!("set here, and not granted to the provider, which does not see it: {names}");
+            let fix = format!("--allow-env={names}, if the provider is to use it");
+            findings.push(of(check.note(found, fix)));
+        }
         // Some need none.
         let is_needed = !(descriptor.endpoints.is_empty() && descriptor.credentials.is_empty());
         if is_needed && !self.online && !is_configured(config) {

@@ -36,3 +36,49 @@ fn a_key_of_paths_shows_no_secret() {
         assert!(error.contains(says) && error.contains("hunter2") == shown, "{error:?} does not say {says:?}");
     }
 }
+
+/// Nobody said that a variable has no effect, before the provider had to do without it.
+#[test]
+fn variables_that_are_set_and_not_granted_are_told_where_no_flag_gives_the_value() {
+    let of = |name: &str| Source { keys: vec![], environment_variables: vec![name.to_owned()] };
+    let endpoint = ccm_cloud::Endpoint {
+        name: "api".to_owned(),
+        purpose: String::new(),
+        base_url: of("URL"),
+        default_base_url: None,
+        tls: None,
+    };
+    let setting = ccm_cloud::Setting {
+        name: "mood".to_owned(),
+        purpose: String::new(),
+        kind: ccm_cloud::ValueKind::Text,
+        default: None,
+        allowed: vec![],
+        value: of("MOOD"),
+    };
+    let descriptor = Descriptor { endpoints: vec![endpoint], settings: vec![setting], ..descriptor(vec![]) };
+    let told = |descriptor: &Descriptor, set: &[&str], change: fn(&mut ProviderRecord)| {
+        let mut record = ProviderRecord { source: "a.wasm".to_owned(), ..ProviderRecord::default() };
+        change(&mut record);
+        let config = record.check().unwrap();
+        let variables = set.iter().map(|&name| (name.to_owned(), "value".to_owned()));
+        withheld(&config, descriptor, &Environment::new(&config.grants.allow_env, variables)).join(",")
+    };
+    let set = ["URL", "MOOD", "HTTPS_PROXY", "NO_PROXY", "OTHER"];
+    let all = |change| told(&descriptor, &set, change);
+    assert_eq!(all(|_| {}), "HTTPS_PROXY,MOOD,NO_PROXY,URL");
+    assert_eq!(
+        all(|record| record.grants.allow_env = vec!["MOOD".to_owned(), "U*".to_owned()]),
+        "HTTPS_PROXY,NO_PROXY"
+    );
+    let granted = |record: &mut ProviderRecord| record.grants.allow_env = vec!["HTTPS_PROXY".to_owned()];
+    assert_eq!(all(granted), "MOOD,NO_PROXY,URL", "the exceptions count with it");
+    let given = |record: &mut ProviderRecord| {
+        record.grants.endpoints = [("api".to_owned(), "https://api.example".to_owned())].into();
+        record.grants.proxies = [("*".to_owned(), "http://proxy.example:3128".to_owned())].into();
+        record.settings = [("mood".to_owned(), "gay".to_owned())].into();
+    };
+    assert_eq!(all(given), "");
+    assert_eq!(told(&descriptor, &["NO_PROXY"], |_| {}), "", "without a proxy there is no exception to it");
+    assert_eq!(told(&Descriptor::default(), &set, |_| {}), "", "it asks nobody");
+}

@@ -131,6 +131,18 @@ async fn what_stands_in_the_way_to_the_cloud_is_told_once_and_by_its_name() {
     assert!(excepted.starts_with("NO_PROXY is set here, and the provider may not use it"), "{excepted}");
     let ignored = of(&[("ALL_PROXY", "http://127.0.0.1:1")], &[], "note");
     assert!(ignored.starts_with("ALL_PROXY is set here, and wasm-ccm never reads it"), "{ignored}");
+    // What is of no proxy is told beside its provider.
+    let withheld = |flags: &[&str]| {
+        let environment = [environment[0], ("REGION", "fra1")];
+        let flags = [&offline[..], &["--endpoint=api=https://api.example"], flags].concat();
+        let answer = asked_in(&environment, &flags);
+        let notes = answer.of("providers").into_iter().filter(|finding| finding["judgement"] == "note");
+        let notes = notes.map(|note| format!("{}; {}", note["found"].as_str().unwrap(), note["fix"].as_str().unwrap()));
+        notes.filter(|note| note.starts_with("set here, and not granted")).collect::<Vec<_>>()
+    };
+    let told = "set here, and not granted to the provider, which does not see it: REGION; --allow-env=REGION, if the provider is to use it";
+    assert_eq!(withheld(&[]), [told]);
+    assert_eq!(withheld(&["--allow-env=REG*"]), [""; 0]);
 }
 
 /// Whoever runs it where requests are counted, or logged, is not to be surprised.

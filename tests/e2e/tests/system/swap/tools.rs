@@ -95,6 +95,38 @@ fn check_is_the_gate_alone() {
     says(&run(&["check", &good, "--cloud-provider=other"]), 1, &["step identity", "other"]);
 }
 
+/// The operator saw only in the log of the host that the provider did without it.
+#[test]
+fn check_says_which_variables_the_component_declares_and_is_not_granted() {
+    let component = ccm_e2e::host::component("providers/digitalocean.wasm").unwrap();
+    let component = component.to_str().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    std::fs::write(&token, "correct-horse-battery").unwrap();
+    let token = format!("--credential=access-token=file:{}", token.display());
+    let check = |flags: &[&str]| {
+        let mut command = Command::new(program().unwrap());
+        command.env_clear().envs([("REGION", "fra1"), ("DO_CLUSTER_ID", "c"), ("HOME", "/")]);
+        let Output { status, stdout, stderr } =
+            ended(command.args([&["check", component, "--cloud-provider=digitalocean"], flags].concat()));
+        (status.code(), String::from_utf8(stdout).unwrap() + &String::from_utf8(stderr).unwrap())
+    };
+    let note = "set here, and not granted to the provider, which does not see it: DO_CLUSTER_ID,REGION; \
+                --allow-env=DO_CLUSTER_ID,REGION grants it";
+    let line = format!("\nnote: {note}\n");
+    says(&check(&[]), 0, &["as far as it needs no configuration", &line]);
+    let endpoint = "--endpoint=api=https://api.example";
+    says(&check(&[&token, endpoint]), 0, &["passes the gate\n", &line]);
+    let (code, text) = check(&[&token, endpoint, "--output=json"]);
+    let told: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, &told["notes"]), (Some(0), &serde_json::json!([note])));
+    // It may be why the component does not pass.
+    let words = ["it can reach none of its endpoints", &format!("; note: {note}\n")];
+    says(&check(&[&token]), 1, &words);
+    let granted = check(&[&token, endpoint, "--allow-env=DO_CLUSTER_ID,REGION"]);
+    assert!(granted.0 == Some(0) && !granted.1.contains("note: "), "{}", granted.1);
+}
+
 #[tokio::test]
 async fn push_puts_a_component_into_the_config_map_that_a_host_watches() {
     let stage = Stage::new().await;
