@@ -159,6 +159,7 @@ async fn values_become_flags_and_parts_of_the_pod_and_a_provider_of_ones_own_has
         "image": { "repository": "r.example/ccm", "digest": format!("sha256:{}", "0".repeat(64)), "pullPolicy": "Always", "pullSecrets": ["pull"] },
         "replicas": 3,
         "settings": { "MY_REGION": "one" },
+        "env": [from_secret("MY_HEADERS", "mine", "headers")],
         "credentials": { "secretName": "my-secret" },
         "loadBalancerClasses": ["mycloud.example/lb"],
         "grants": {
@@ -183,6 +184,9 @@ async fn values_become_flags_and_parts_of_the_pod_and_a_provider_of_ones_own_has
     assert_eq!(pod["imagePullSecrets"], json!([{ "name": "pull" }]));
     assert_eq!(container["resources"], json!({ "limits": { "memory": "1Gi" } }));
     assert_eq!(pod["nodeSelector"], json!({ "disk": "fast" }));
+    let variables = container["env"].as_array().unwrap();
+    assert_eq!(variables[0]["name"], "POD_NAMESPACE");
+    assert_eq!(variables[3..], [from_secret("MY_HEADERS", "mine", "headers")]);
     assert_eq!(pod["tolerations"].as_array().unwrap().last().unwrap()["key"], "mine");
     let flags = [
         "run",
@@ -219,6 +223,33 @@ async fn values_become_flags_and_parts_of_the_pod_and_a_provider_of_ones_own_has
     }
 }
 
+fn from_secret(name: &str, secret: &str, key: &str) -> Value {
+    json!({ "name": name, "valueFrom": { "secretKeyRef": { "name": secret, "key": key } } })
+}
+
+/// A secret in `settings` would stand in a ConfigMap.
+#[tokio::test]
+async fn the_guide_takes_the_headers_for_a_collector_from_a_secret_with_the_chart_as_with_kustomize() {
+    let guide = std::fs::read_to_string(manifest::folder().join("../docs/guides/traces.md")).unwrap();
+    let block = |start: &str| {
+        let (_, text) = guide.split_once(&format!("```yaml\n{start}")).unwrap_or_else(|| panic!("no {start:?}"));
+        format!("{start}{}", text.split_once("```").unwrap().0)
+    };
+    let (manifests, helm) = (Manifests::new(), Helm::new(None));
+    let patch = block("- target: {kind: Deployment, name: wasm-ccm}\n  patch: |\n    - op: add\n");
+    manifests.write("around/kustomization.yaml", format!("resources: [../{CLOUDLYCKE}]\npatches:\n{patch}"));
+    manifests.write("values.yaml", block("env:\n"));
+    let (chart, file) = (chart(&manifests, &["cloudlycke"]), manifests.path("values.yaml").display().to_string());
+    let values = ["provider=cloudlycke", IMAGE[0], IMAGE[1]].join(",");
+    let ours = helm.good(&["template", "wasm-ccm", &chart, "--set", &values, "--values", &file]).await;
+    let of =
+        |objects: &[DynamicObject]| deployment(objects)["spec"]["template"]["spec"]["containers"][0]["env"].clone();
+    let ours = of(&manifest::objects(&ours).unwrap());
+    assert_eq!(ours, of(&manifests.build("around").await));
+    let last = ours.as_array().unwrap().last().unwrap();
+    assert_eq!(*last, from_secret("OTEL_EXPORTER_OTLP_HEADERS", "otlp", "headers"));
+}
+
 /// What `runbook_url` of each alert says in the manifests.
 fn runbooks() -> Vec<String> {
     let rules = std::fs::read_to_string(manifest::folder().join("monitoring/rules.yaml")).unwrap();
@@ -226,9 +257,9 @@ fn runbooks() -> Vec<String> {
     links.map(str::to_owned).collect()
 }
 
-/// The YAML texts of the guide about a file of that name.
-fn of_guide(file: &str) -> String {
-    let guide = std::fs::read_to_string(manifest::folder().join("../docs/guides/alerts.md")).unwrap();
+/// The YAML text that a guide has for a file of that name.
+pub(super) fn of_guide(guide: &str, file: &str) -> String {
+    let guide = std::fs::read_to_string(manifest::folder().join("../docs/guides").join(guide)).unwrap();
     let (_, text) = guide.split_once(&format!("```yaml\n# {file}")).unwrap();
     let (_, text) = text.split_once('\n').unwrap();
     text.split_once("```").unwrap().0.to_owned()
@@ -251,9 +282,9 @@ async fn runbooks_are_paths_of_the_repository_until_kustomize_or_the_chart_is_gi
     assert_eq!(links(helm.render(&chart, &values).await), paths);
     assert_eq!(links(manifests.build("monitoring").await), paths);
 
-    let text = of_guide("kustomization.yaml").replace("PATH/manifests/monitoring", "../monitoring");
+    let text = of_guide("alerts.md", "kustomization.yaml").replace("PATH/manifests/monitoring", "../monitoring");
     manifests.write("around/kustomization.yaml", text);
-    manifests.write("around/docs-address.yaml", of_guide("docs-address.yaml"));
+    manifests.write("around/docs-address.yaml", of_guide("alerts.md", "docs-address.yaml"));
     let objects = manifests.build("around").await;
     assert!(objects.iter().all(|object| object.name_any() != "docs-address"), "what is only for kustomize is applied");
     let linked: Vec<String> =
@@ -269,12 +300,30 @@ async fn values_that_are_wrong_are_refused_with_their_name_and_what_is_wrong() {
     assert!(!helm.render(&chart, &good).await.is_empty());
     let digest = format!("image.digest=sha256:{}", "0".repeat(64));
     let both = [digest.as_str()];
-    let wrong: [(&[&str], &[&str]); 27] = [
+    let named = "env[0].name=A,env[0].valueFrom.secretKeyRef.name=s";
+    let [from, number, twice] =
+        ["k", "7", "k,settings.A=b"].map(|key| format!("{named},env[0].valueFrom.secretKeyRef.key={key}"));
+    assert!(!helm.render(&chart, &[&good[..], &[&from]].concat()).await.is_empty());
+    let (number, twice) = ([number.as_str()], [twice.as_str()]);
+    let wrong: [(&[&str], &[&str]); 33] = [
         (&["replicas=two"], &["/replicas", "got string, want null or integer"]),
         (&["replicas=0"], &["/replicas", "minimum: got 0, want 1"]),
         (&["flags=--v=4"], &["/flags", "got string, want array"]),
         (&["flags[0]=v=4"], &["/flags/0", "'v=4' does not match pattern"]),
         (&["settings.REGION=1"], &["/settings/REGION", "got number, want string"]),
+        (&["env=A"], &["/env", "got string, want array"]),
+        // It would stand in the Deployment.
+        (&["env[0].name=A,env[0].value=secret"], &["/env/0", "additional properties 'value' not allowed"]),
+        (
+            &["env[0].name=A,env[0].valueFrom.secretKeyRef=s"],
+            &["/env/0/valueFrom/secretKeyRef", "got string, want object"],
+        ),
+        (
+            &["env[0].name=POD_UID,env[0].valueFrom.secretKeyRef.name=s"],
+            &["/env/0/name", "/env/0/valueFrom/secretKeyRef", "missing property 'key'"],
+        ),
+        (&number, &["/env/0/valueFrom/secretKeyRef/key", "got number, want string"]),
+        (&twice, &["A is in settings and in env: leave it out of one of them"]),
         (&["resources=none"], &["/resources", "got string, want object"]),
         (&["replica=1"], &["additional properties 'replica' not allowed"]),
         (&["grants.allowHost[0]=x"], &["/grants", "additional properties 'allowHost' not allowed"]),
