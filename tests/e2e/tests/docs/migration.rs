@@ -62,3 +62,24 @@ fn it_says_from_which_component_events_come_and_the_program_writes_them_so() {
     }
     assert!(text.contains("`digitalocean-cloud-controller-manager`") && text.contains("reportingComponent"), "{text}");
 }
+
+/// A variable that `check` does not see is one that it does not warn of.
+#[test]
+fn its_check_and_plan_are_granted_the_variables_of_the_overlay_and_it_says_what_becomes_of_each() {
+    let (guide, overlay) = (read(GUIDE), read("manifests/overlays/digitalocean/kustomization.yaml"));
+    let granted = overlay.split_once("--allow-env=").unwrap().1.split('\'').next().unwrap();
+    let lines: Vec<&str> = guide.lines().filter_map(|line| line.trim().strip_prefix("--allow-env=")).collect();
+    assert_eq!(lines, [granted; 2]);
+    let rows = section(&guide, "### Environment and Secret");
+    let row = |variable: &str| {
+        let row = rows.lines().find(|line| line.starts_with("| ") && line.contains(&format!("`{variable}`")));
+        row.unwrap_or_else(|| panic!("{GUIDE} has no row for {variable}"))
+    };
+    let settings = read("manifests/overlays/digitalocean/settings.env");
+    let named: Vec<&str> =
+        settings.lines().filter_map(|line| line.strip_prefix('#')?.split_once('=')).map(|(name, _)| name).collect();
+    for variable in granted.split(',') {
+        // What the file does not propose has no effect.
+        assert_eq!(row(variable).contains("leave it out: "), !named.contains(&variable), "{variable}");
+    }
+}

@@ -222,6 +222,30 @@ fn its_commands_name_recipes_files_and_objects_that_there_are() {
 /// The command of step 3 that takes the grants for the check from the rendered overlay: `kubectl` writes a flag of a list in each line, with
 /// quotes where YAML needs them.
 #[test]
+fn it_says_what_becomes_of_each_variable_that_the_provider_declares_or_the_overlay_grants() {
+    let (guide, overlay) = (read(GUIDE), read(OVERLAY));
+    let rows = rows(&guide, "### Environment");
+    let (_, granted) = overlay.split_once("--allow-env=").unwrap();
+    let granted: BTreeSet<&str> = granted.split('\'').next().unwrap().split(',').collect();
+    let provider = sources(&["providers/openstack/src"]);
+    let is_letter = |letter: char| letter.is_ascii_uppercase() || letter == '_';
+    let declared: BTreeSet<&str> = provider.iter().flat_map(|(_, text)| words(text, "\"OS_", is_quoted)).collect();
+    let declared: BTreeSet<&str> =
+        declared.iter().map(|word| word.trim_matches('"')).filter(|word| word.chars().all(is_letter)).collect();
+    assert!(declared.contains("OS_CLOUD") && declared.contains("OS_CCM_REGIONAL"), "{declared:?}");
+    for variable in granted.union(&declared) {
+        let row = rows.iter().find(|(theirs, _)| theirs.split(['`', '=']).any(|word| word == *variable));
+        let (_, here) = row.unwrap_or_else(|| panic!("{GUIDE} has no row for {variable}"));
+        assert_eq!(here.contains("`--allow-env`"), !granted.contains(variable), "{variable}: {here}");
+    }
+}
+
+/// Of a literal.
+fn is_quoted(letter: char) -> bool {
+    letter.is_ascii_uppercase() || matches!(letter, '_' | '"')
+}
+
+#[test]
 fn the_command_that_reads_the_grants_finds_all_of_the_overlay() {
     let guide = read(GUIDE);
     let commands = commands(&guide);
