@@ -3,14 +3,16 @@
 use std::collections::BTreeSet;
 
 use ccm_cluster::{NodeFixture, Settings};
+use ccm_e2e::host::until;
 use ccm_e2e::manifest;
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use super::chart::{Helm, IMAGE, LABELS, chart, comparable};
+use super::chart::{Helm, IMAGE, LABELS, chart, comparable, of_guide};
 use super::overlay::{Manifests, start};
-use super::{CLOUDLYCKE, apart, apply};
+use super::{CLOUDLYCKE, apart, apply, know_kinds_of_others};
+use crate::access;
 use crate::look::await_untainted;
 use crate::stage::{LIMIT, Stage};
 
@@ -86,5 +88,40 @@ async fn a_dry_run_is_installed_in_one_step_with_rights_that_only_read() {
     apply(&stage, &manifests, CLOUDLYCKE).await;
     let host = start(&stage, &[]).await;
     await_untainted(client, "n1").await;
+    host.end().await;
+}
+
+/// The component alone left the host without the right to ask whose token Prometheus sends.
+#[tokio::test]
+async fn prometheus_reads_the_metrics_of_a_dry_run_where_it_is_installed_as_the_guide_says() {
+    let stage = Stage::bare(apart(Settings::default())).await;
+    let client = stage.client();
+    know_kinds_of_others(client).await;
+    let manifests = Manifests::new();
+    // A folder beside `overlays`, around one of them.
+    let text = of_guide("plan.md", "kustomization.yaml");
+    let text = text.replace("../../base", &format!("../{CLOUDLYCKE}")).replace("../../optional", "../optional");
+    manifests.write("dry/kustomization.yaml", text);
+    manifests.write("dry/auth-delegator.yaml", of_guide("plan.md", "auth-delegator.yaml"));
+    let objects = manifests.build("dry").await;
+    assert_eq!(verbs(&objects), ["get", "list", "watch"].map(str::to_owned).into());
+    manifest::apply_all(client, &objects).await.unwrap();
+    for (group, resource, verb) in [
+        ("", "services", "list"),
+        ("authentication.k8s.io", "tokenreviews", "create"),
+        ("authorization.k8s.io", "subjectaccessreviews", "create"),
+    ] {
+        let [group, resource, verb] = [group, resource, verb].map(|word| Some(word.to_owned()));
+        let attributes = ResourceAttributes { group, resource, verb, ..ResourceAttributes::default() };
+        stage.await_allowed(stage.user(), attributes).await;
+    }
+    let flags = ["--authentication-on-loopback", "--authorization-webhook-cache-unauthorized-ttl=10ms"];
+    let host = start(&stage, &flags).await;
+    host.ready().await;
+    let bearer = format!("Bearer {}", access::token(&stage, "wasm-ccm-scraper", &[]).await);
+    let read = async |path: &str| access::page(&host, path, Some(("authorization", &bearer))).await;
+    until(LIMIT, async || Ok(read("/metrics").await.0 == 200)).await.unwrap();
+    assert!(read("/metrics").await.1.contains("ccm_dry_run_looks_total"));
+    assert_eq!((read("/configz").await.0, access::page(&host, "/metrics", None).await.0), (403, 401));
     host.end().await;
 }
