@@ -210,6 +210,15 @@ mod tests {
             commands(&[beside("cilium"), rest()]),
             ["kubectl --namespace default delete role wasm-ccm", by_release]
         );
+        // What has another name makes its release none of ours, wherever it is.
+        for of_another in ["kube-system", "default"] {
+            let agent = ("ConfigMap", of_release("cilium-config", Some(of_another), "cilium", "kube-system"));
+            let cluster = ("ClusterRole", of_release("cilium", None, "cilium", "kube-system"));
+            assert_eq!(
+                commands(&[agent, cluster, beside("cilium"), rest()]),
+                ["kubectl --namespace default delete role wasm-ccm", by_release]
+            );
+        }
         assert_eq!(judged(&[("ConfigMap", json!({ "name": "wasm-ccm-x", "namespace": "default" }))]), []);
     }
 

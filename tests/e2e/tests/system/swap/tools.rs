@@ -148,6 +148,14 @@ async fn push_puts_a_component_into_the_config_map_that_a_host_watches() {
     let offers = ["function=\"meta.offers\""];
     host.await_count("ccm_provider_calls_total", &offers, LIMIT, |calls| calls >= 3.0).await.unwrap();
     says(&push(&two, &[]).await, 0, &["(the same component)"]);
+    let (code, text) = push(&two, &["--output=json"]).await;
+    let told: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+    let now = maps.get(MAP).await.unwrap();
+    let digest = told["now"].as_str().unwrap();
+    assert!(code == Some(0) && digest.starts_with("sha256:") && told["before"] == digest, "{text}");
+    assert_eq!((told["provider"].as_str(), told["version"].as_str()), (Some("cloudlycke"), Some("2")), "{text}");
+    assert_eq!(told["resourceVersion"].as_str(), now.metadata.resource_version.as_deref(), "{text}");
 
     let garbage = stage.file("garbage.wasm", "garbage");
     says(&push(&garbage, &[]).await, 1, &["garbage.wasm does not pass the gate (step parse)"]);
@@ -176,7 +184,6 @@ async fn push_puts_a_component_into_the_config_map_that_a_host_watches() {
     let zeros = stage.file("zeros.wasm", padded(|_| 0));
     says(&push(&zeros, &[]).await, 0, &["packed", "cloudlycke 3"]);
     await_version(&host, "3").await;
-    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
     let keys: Vec<String> = maps.get(MAP).await.unwrap().binary_data.unwrap().into_keys().collect();
     assert_eq!(keys, ["p.wasm"], "one component under the name that was there");
     let elsewhere = two.display().to_string();
