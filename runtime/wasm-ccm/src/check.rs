@@ -273,6 +273,21 @@ mod tests {
     }
 
     #[test]
+    fn a_preview_tells_what_may_have_been_forgotten_as_well() {
+        let version = || ccm_rollout::Version {
+            name: "x".to_owned(),
+            version: "1".to_owned(),
+            digest: "sha256:1".to_owned(),
+            signed: None,
+        };
+        let notes = vec!["A is not granted".to_owned()];
+        let preview = Preview { new: version(), before: version(), report: Report::default(), notes };
+        let told = text(&preview);
+        assert!(told.ends_with("on probation\nnote    A is not granted"), "{told}");
+        assert_eq!(serde_json::to_value(&preview).unwrap()["notes"], json!(["A is not granted"]));
+    }
+
+    #[test]
     fn what_does_not_pass_is_named_with_its_step_and_the_reason() {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str, bytes: &[u8]| {

@@ -117,7 +117,7 @@ async fn the_page_of_a_large_cluster_is_read_to_its_end() {
 #[tokio::test]
 async fn what_was_not_read_of_a_page_is_said_and_half_a_figure_is_none() {
     let endless = asked([("leader", || {
-        // The last part ends within a figure that would be an alarm.
+        // The last part that is read ends within a figure that would be an alarm.
         let many = (64 << 20) / object().len() - 1;
         let first = [LEADER, LEFT].map(|text| Bytes::from_static(text.as_bytes()));
         let last = Bytes::from_static(b"ccm_cloud_requests_remaining{provider=\"do\",endpoint=\"api\"} 5");
@@ -126,7 +126,7 @@ async fn what_was_not_read_of_a_page_is_said_and_half_a_figure_is_none() {
                 .into_iter()
                 .chain(iter::repeat_with(object).take(many))
                 .chain([last])
-                .chain(iter::repeat_with(object)),
+                .chain(iter::repeat_with(|| Bytes::from_static(&[b'0'; 1 << 16]))),
         )
     })]);
     let (place, told) = endless.await.unwrap();
