@@ -7,6 +7,7 @@
     reason = "clippy.toml allows them in test functions, but not in their helpers"
 )]
 
+use std::fmt::{self, Debug, Formatter};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -70,7 +71,7 @@ impl Planned {
 /// # Panics
 ///
 /// The cloud still changes after `limit`.
-pub async fn at_rest<P: std::fmt::Debug>(
+pub async fn at_rest<P: Debug>(
     limit: Duration,
     changes: impl Fn() -> usize,
     plan: impl AsyncFn() -> P,
@@ -88,8 +89,8 @@ pub async fn at_rest<P: std::fmt::Debug>(
     }
 }
 
-impl std::fmt::Debug for Planned {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Debug for Planned {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} {}{}", self.code, self.text, self.error)
     }
 }

@@ -158,7 +158,7 @@ impl Report {
         let figure = Figure { metric: metric.into(), value, unit, target, other: None };
         if self.is_awaited {
             // Where nobody can read it, the table still has it.
-            let _ = writeln!(std::io::stderr(), "{}", figure.line());
+            drop(writeln!(std::io::stderr(), "{}", figure.line()));
         }
         self.figures.push(figure);
         self

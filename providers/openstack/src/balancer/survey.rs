@@ -28,7 +28,7 @@ const TREES: usize = 3;
 const COMPARED: Duration = Duration::from_secs(1_800);
 /// How young lists may be. A start surveys twice, before the component serves and when it does, and Services come in portions of a few hundred. Whoever
 /// has changed a load balancer meanwhile is ensured once more, which changes nothing.
-const SHARE: Duration = Duration::from_secs(15);
+const SHARE: Duration = Duration::from_secs(30);
 /// How long the surveys of a start may take.
 const START: Duration = Duration::from_secs(60);
 /// Longer than from one survey to the next.

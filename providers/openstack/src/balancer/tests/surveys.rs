@@ -78,7 +78,7 @@ fn fifty_that_are_in_step_cost_five_lists_and_a_few_trees_and_an_hour_later_a_tr
     assert!(!second.iter().any(|line| line.ends_with("/status")), "{second:?}");
     let mut asked = cloud.requests();
     let again = asked.split_off(first.len());
-    assert!(again.iter().all(|request| request.share_ms == 15_000 && asked.contains(request)), "{again:?}");
+    assert!(again.iter().all(|request| request.share_ms == 30_000 && asked.contains(request)), "{again:?}");
     let first = cloud.lines();
     cloud.pass(3_601);
     stand(&services);
