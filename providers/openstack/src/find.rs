@@ -35,6 +35,8 @@ impl<'c> Servers<'c> {
 impl Machines for Servers<'_> {
     type Machine = Server;
     const NOUN: &'static str = "server";
+    /// One less than elsewhere: the balancers' lists come on top at a start.
+    const FEW: usize = 3;
 
     fn id_of(&self, provider_id: &str) -> Result<String, String> {
         provider_id::parse(self.config, provider_id)

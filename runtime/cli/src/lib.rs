@@ -30,6 +30,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use bytesize::ByteSize;
 use ccm_apiserver::{EventSettings, Pings};
+use ccm_cloud::BatchSettings;
 use ccm_controllers::{ReservedRange, ServiceRange};
 use ccm_rollout::config::duration::{parse, parse_period};
 use ccm_rollout::config::{self, ProviderConfig};
@@ -170,10 +171,10 @@ pub struct RunArgs {
     #[arg(long, help_heading = "Controllers")]
     pub untaint_before_addresses: bool,
     /// Nodes in one call of the provider, at most.
-    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(499), help_heading = "Controllers")]
+    #[arg(long, value_name = "N", default_value_t = BatchSettings::default().max_nodes, help_heading = "Controllers")]
     pub lookup_batch_nodes: NonZeroUsize,
     /// Lookups in the provider at the same time, at most.
-    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(3), help_heading = "Controllers")]
+    #[arg(long, value_name = "N", default_value_t = BatchSettings::default().max_calls, help_heading = "Controllers")]
     pub lookup_batch_calls: NonZeroUsize,
     /// Time that the first lookup waits for others that can share its call.
     #[arg(long, value_name = "DURATION", default_value = "20ms", value_parser = parse, help_heading = "Controllers")]

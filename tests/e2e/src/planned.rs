@@ -7,11 +7,13 @@
     reason = "clippy.toml allows them in test functions, but not in their helpers"
 )]
 
+use std::fmt::{self, Debug, Formatter};
 use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::process::Command;
+use tokio::time::Instant;
 
 /// A plan.
 pub struct Planned {
@@ -63,14 +65,40 @@ impl Planned {
     }
 }
 
-impl std::fmt::Debug for Planned {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+/// The first plan that is wanted while nobody changes the cloud, else the last one; and how many changes the cloud had then. Of what the host
+/// writes again and again, a plan between two writes knows nothing.
+///
+/// # Panics
+///
+/// The cloud still changes after `limit`.
+pub async fn at_rest<P: Debug>(
+    limit: Duration,
+    changes: impl Fn() -> usize,
+    plan: impl AsyncFn() -> P,
+    is_wanted: impl Fn(&P) -> bool,
+) -> (P, usize) {
+    let begun = Instant::now();
+    loop {
+        let before = changes();
+        let planned = plan().await;
+        let is_over = begun.elapsed() > limit;
+        if is_over || before == changes() && is_wanted(&planned) {
+            assert_eq!(before, changes(), "somebody changes the cloud all the time: {planned:?}");
+            return (planned, before);
+        }
+    }
+}
+
+impl Debug for Planned {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} {}{}", self.code, self.text, self.error)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use serde_json::json;
 
     use super::*;
@@ -89,5 +117,28 @@ mod tests {
         assert_eq!(planned(0, &note).writes("Node n1"), [""; 0]);
         assert!(!planned(3, &json!([])).is_empty());
         assert!(!Planned { error: "warning".to_owned(), ..planned(0, &json!([])) }.is_empty());
+    }
+
+    /// The plans take a second each, and are empty from the third on. The cloud has changed this often after so many.
+    async fn rests(changes: impl Fn(usize) -> usize) -> (usize, usize) {
+        let plans = AtomicUsize::new(0);
+        let plan = async || {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            plans.fetch_add(1, Ordering::Relaxed) + 1
+        };
+        let changes = || changes(plans.load(Ordering::Relaxed));
+        at_rest(Duration::from_secs(60), changes, plan, |number| *number >= 3).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cloud_is_at_rest_when_nothing_is_planned_and_nothing_happens() {
+        assert_eq!(rests(|_| 7).await, (3, 7));
+        assert_eq!(rests(|plans| plans.min(5)).await, (6, 5), "the host has just written");
+    }
+
+    #[tokio::test(start_paused = true)]
+    #[should_panic(expected = "somebody changes the cloud all the time")]
+    async fn a_host_that_writes_without_end_is_not_at_rest() {
+        rests(|plans| plans).await;
     }
 }

@@ -73,6 +73,11 @@ impl Figure {
             None => "",
         }
     }
+
+    fn line(&self) -> String {
+        let target = self.target.map(|target| format!(" ({target}: {})", self.verdict())).unwrap_or_default();
+        format!("{}: {} {}{target}", self.metric, readable(self.value), self.unit)
+    }
 }
 
 /// What figures hang on besides the program.
@@ -120,19 +125,26 @@ pub struct Report {
     bench: &'static str,
     other: Option<&'static str>,
     figures: Vec<Figure>,
+    is_awaited: bool,
 }
 
 impl Report {
     /// No figures yet. `bench` names the file: `target/bench/BENCH.jsonl`.
     #[must_use]
     pub const fn new(bench: &'static str) -> Self {
-        Self { bench, other: None, figures: vec![] }
+        Self { bench, other: None, figures: vec![], is_awaited: false }
     }
 
     /// Has a column for the figures of somebody else, who is named above it.
     #[must_use]
     pub fn beside(self, other: &'static str) -> Self {
         Self { other: Some(other), ..self }
+    }
+
+    /// Prints each figure to the standard error when it is there: for a benchmark that takes long, and may be ended before its table.
+    #[must_use]
+    pub fn as_they_come(self) -> Self {
+        Self { is_awaited: true, ..self }
     }
 
     /// Adds a figure. `metric` is a name in `snake_case` that stays the same from run to run; `value` counts in `unit`.
@@ -143,7 +155,12 @@ impl Report {
         unit: &'static str,
         target: Option<Target>,
     ) -> &mut Self {
-        self.figures.push(Figure { metric: metric.into(), value, unit, target, other: None });
+        let figure = Figure { metric: metric.into(), value, unit, target, other: None };
+        if self.is_awaited {
+            // Where nobody can read it, the table still has it.
+            drop(writeln!(std::io::stderr(), "{}", figure.line()));
+        }
+        self.figures.push(figure);
         self
     }
 
@@ -348,6 +365,15 @@ mod tests {
              find_p50     61.4  µs     ≤ 100      met\n\
              growth    3000000  bytes  ≤ 2097152  MISSED\n\
              rate         2000  1/s\n"
+        );
+    }
+
+    #[test]
+    fn a_figure_alone_is_a_line_that_says_whether_it_meets_its_target() {
+        let lines: Vec<String> = report().figures.iter().map(Figure::line).collect();
+        assert_eq!(
+            lines,
+            ["find_p50: 61.4 µs (≤ 100: met)", "growth: 3000000 bytes (≤ 2097152: MISSED)", "rate: 2000 1/s"]
         );
     }
 

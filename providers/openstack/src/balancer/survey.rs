@@ -1,6 +1,6 @@
 //! Compares many load balancers at once with what their Services ask for, from a few lists. Their security groups are among them.
 //!
-//! Lists have no members, only how many a pool has. Trees have, one for each load balancer. At the start a few of them are read, since
+//! Lists have no members, only how many a pool has. Trees have, one for each load balancer. At the start one of them is read, since
 //! everything waits for that survey; the hourly surveys after it read them all.
 
 use std::cell::Cell;
@@ -22,8 +22,8 @@ use crate::api::octavia::{self, Balancer, Listener, Member, Monitor, Pool};
 use crate::config::Config;
 use crate::desired::Port;
 
-/// Trees of the first survey: with its lists, and those of servers and ports, a restart costs ten requests.
-const TREES: usize = 3;
+/// Trees of the first survey: with its lists, and the requests for servers and their ports, a restart costs ten at most.
+const TREES: usize = 1;
 /// How long members that were compared are believed: an hourly survey may come after two thirds of an hour.
 const COMPARED: Duration = Duration::from_secs(1_800);
 /// How young lists may be. A start surveys twice, before the component serves and when it does, and Services come in portions of a few hundred. Whoever
@@ -178,7 +178,7 @@ impl Lists {
     }
 }
 
-/// A start reads a few trees in all, as far as anybody remembers that it is one.
+/// A start reads so many trees in all, as far as anybody remembers that it is one.
 fn trees_of_this_survey() -> usize {
     const STARTING: &str = "surveys/starting";
     const SURVEYED: &str = "surveys/started";

@@ -36,6 +36,8 @@ const JOINING: usize = 3;
 /// Load balancers at a restart, unless the first argument says another number.
 const BALANCERS: usize = 12;
 const LIMIT: Duration = Duration::from_secs(300);
+/// What Octavia may take besides for each load balancer, when it makes many at once.
+const EACH: Duration = Duration::from_secs(12);
 /// The cloud is quiet when it was not asked for so long; a load balancer that is being changed is asked about more often.
 const QUIET: Duration = Duration::from_secs(6);
 /// In place of every 5 minutes. Longer than the age that a list of servers may have, so that each one asks.
@@ -75,7 +77,7 @@ async fn bench() -> Result<()> {
         ROUTES[3]
     )?;
     let lab = Lab::find()?;
-    let mut report = Report::new("openstack").beside("Go manager");
+    let mut report = Report::new("openstack").beside("Go manager").as_they_come();
     let bench = Bench::new(&lab).await?;
     let nodes = bench.nodes(&mut report).await;
     let nodes = bench.end(nodes).await;
@@ -207,7 +209,8 @@ impl Bench {
         }
         self.one_waits(report).await.with_context(|| host.log_text())?;
         create_services(self.client(), (0..many).map(|number| format!("service-{number:03}"))).await?;
-        await_addresses(self.client(), many, LIMIT).await.with_context(|| host.log_text())?;
+        let limit = LIMIT + EACH * u32::try_from(many)?;
+        await_addresses(self.client(), many, limit).await.with_context(|| host.log_text())?;
         self.settled(0).await?;
         ended(host).await?;
         self.restart(many, report).await?;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use ccm_cluster::{NodeFixture, await_absent};
 use ccm_e2e::host::{component, program};
-use ccm_e2e::openstack_lab::{Lab, Proxy, Server, Tenant, granted, until};
-use ccm_e2e::planned::Planned;
+use ccm_e2e::openstack_lab::{Lab, Of, Proxy, Server, Tenant, granted, until};
+use ccm_e2e::planned::{Planned, at_rest};
 use k8s_openapi::ByteString;
 use kube::api::{DynamicObject, ListParams};
 use kube::{Api, Client, discovery};
@@ -131,17 +131,11 @@ impl Rig {
         let all = self.flags.lock().clone();
         assert!(!all.is_empty(), "no host was started here");
         for (kubeconfig, flags) in &all {
-            let mut planned = plan(kubeconfig, flags).await;
+            let changes = || self.proxy.count(Of::Writes);
             // The host, and Octavia, may still be at work.
-            let rests = until(LIMIT, async || {
-                if !is_wanted(&planned) {
-                    planned = plan(kubeconfig, flags).await;
-                }
-                Ok(is_wanted(&planned))
-            });
-            let rests = rests.await;
+            let (planned, _) = at_rest(LIMIT, changes, async || plan(kubeconfig, flags).await, &is_wanted).await;
             self.secrets().assert_not_in("a plan", &format!("{}{}", planned.text, planned.error));
-            assert!(rests.is_ok(), "not settled: {planned:?}");
+            assert!(is_wanted(&planned), "not settled: {planned:?}");
         }
     }
 

@@ -2,15 +2,12 @@
 //!
 //! At its end, each test asks for this, or says why there is work left. A [`Cloud`] fails a test that does neither.
 
-use std::fmt::Debug;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use ccm_e2e::planned::Planned;
+use ccm_e2e::planned::{Planned, at_rest};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::Cloud;
 use super::plan::all;
@@ -102,7 +99,7 @@ impl Cloud {
         let environment: Vec<_> = environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let plan = || all(stage, self, &environment, &flags);
-        let planned = at_rest(|| self.counters().effects, plan, is_wanted).await;
+        let planned = at_rest(SETTLES, || self.counters().effects, plan, is_wanted).await;
         self.set(|settings| settings.faults = faults);
         planned
     }
@@ -120,47 +117,6 @@ impl Cloud {
             Some(Left::Open) => {}
         }
     }
-}
-
-/// The first plan that is wanted while nobody changes the cloud, else the last one; and the effects then. Of what the host writes again and
-/// again, a plan between two writes knows nothing.
-async fn at_rest<P: Debug>(
-    effects: impl Fn() -> usize,
-    plan: impl AsyncFn() -> P,
-    is_wanted: impl Fn(&P) -> bool,
-) -> (P, usize) {
-    let begun = Instant::now();
-    loop {
-        let before = effects();
-        let planned = plan().await;
-        let is_over = begun.elapsed() > SETTLES;
-        if is_over || before == effects() && is_wanted(&planned) {
-            assert_eq!(before, effects(), "somebody changes the cloud all the time: {planned:?}");
-            return (planned, before);
-        }
-    }
-}
-
-/// The plans take a second each, and are empty from the third on. The cloud has changed this often after so many.
-async fn rests(effects: impl Fn(usize) -> usize) -> (usize, usize) {
-    let plans = AtomicUsize::new(0);
-    let plan = async || {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        plans.fetch_add(1, Ordering::Relaxed) + 1
-    };
-    at_rest(|| effects(plans.load(Ordering::Relaxed)), plan, |number| *number >= 3).await
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_cloud_is_at_rest_when_nothing_is_planned_and_nothing_happens() {
-    assert_eq!(rests(|_| 7).await, (3, 7));
-    assert_eq!(rests(|plans| plans.min(5)).await, (6, 5), "the host has just written");
-}
-
-#[tokio::test(start_paused = true)]
-#[should_panic(expected = "somebody changes the cloud all the time")]
-async fn a_host_that_writes_without_end_is_not_at_rest() {
-    rests(|plans| plans).await;
 }
 
 #[tokio::test]
