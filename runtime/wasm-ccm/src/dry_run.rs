@@ -11,7 +11,7 @@ use ccm_apiserver::{EventWriter, Pings, client};
 use ccm_cloud::Leadership;
 use ccm_controllers::{ClusterAddresses, Metrics, Reflector, ReflectorHandle};
 use ccm_diagnosis::Target;
-use ccm_plan::{DryRunParts, Journal, Kind, Pending, PendingList, Periods, dry_run, sealed};
+use ccm_plan::{DryRunParts, Journal, Kind, LOOPS, Pending, PendingList, Periods, dry_run, sealed};
 use ccm_rollout::opened::Opened;
 use ccm_status::{DryRun as Shown, PendingWrite, ROWS, Rows, Trouble};
 use k8s_openapi::api::core::v1::Service;
@@ -23,11 +23,15 @@ use crate::controllers::{Providers, keeps_routes};
 use crate::plan;
 use crate::stores::Stores;
 use crate::tasks::Tasks;
+use crate::supervision::Supervision;
 use ccm_cli::RunArgs;
 use ccm_cli::controller_names::Selection;
 
 /// What `/readyz` and the status page say in the place of the leader.
 pub(crate) const SAYS: &str = "dry run: this process writes nothing, and takes part in no election";
+
+/// The check of `/healthz` that fails when a look hangs.
+const HEALTH_CHECK: &str = "dry-run";
 
 /// A process that writes nothing.
 pub(crate) struct DryRun {
@@ -50,6 +54,7 @@ pub(crate) struct Scene<'a> {
 impl DryRun {
     /// None where the operator wants a process that writes.
     ///
+    pub(crate) supervision: Supervision,
     /// # Errors
     ///
     /// Names the flag that does not go with it.
@@ -87,7 +92,7 @@ impl DryRun {
     ///
     /// A flag of the controllers is wrong.
     pub(crate) fn start(self, tasks: &mut Tasks, scene: Scene<'_>) -> Result<()> {
-        let Scene { args, selection, client, stores, providers, addresses, metrics } = scene;
+        let Scene { args, selection, client, stores, providers, addresses, metrics, supervision } = scene;
         for (slot, _) in &providers {
             let slot = slot.clone();
             tasks.spawn_background("credentials and recoveries", async move { slot.follow().await });
@@ -123,6 +128,7 @@ impl DryRun {
             stop.run_until_cancelled(dry_run(parts)).await;
         });
         Ok(())
+            pulses: supervision.pulses.clone(),
     }
 }
 
@@ -134,6 +140,7 @@ fn periods(args: &RunArgs) -> Periods {
         nodes: args.node_status_update_frequency,
         nodes_again: (lifecycle.monitor_period, lifecycle.max_monitor_period),
         services: service.verify_period,
+        supervision.watch(HEALTH_CHECK, LOOPS);
         services_again: (service.queue.min_backoff, service.queue.max_backoff),
         routes: args.route.settings().period,
         cluster: args.cluster.settings().period,

@@ -17,6 +17,7 @@ use super::*;
 use crate::sealed;
 
 mod pace;
+mod watchdog;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -132,6 +133,7 @@ async fn bench(client: Client, changes: Vec<watch::Receiver<u64>>) -> Bench {
         client,
         journal: Arc::default(),
         pending,
+        pulses: Pulses::default(),
         providers: Box::new(Vec::new),
         changes,
         nodes: nodes.handle(),
