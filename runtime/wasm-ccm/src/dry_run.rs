@@ -19,16 +19,17 @@ use kube::{Client, Config};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
+use crate::beside::Beside;
 use crate::controllers::{Providers, keeps_routes};
 use crate::plan;
 use crate::stores::Stores;
-use crate::tasks::Tasks;
 use crate::supervision::Supervision;
+use crate::tasks::Tasks;
 use ccm_cli::RunArgs;
 use ccm_cli::controller_names::Selection;
 
 /// What `/readyz` and the status page say in the place of the leader.
-pub(crate) const SAYS: &str = "dry run: this process writes nothing, and takes part in no election";
+const SAYS: &str = "dry run: this process writes nothing, and takes part in no election";
 
 /// The check of `/healthz` that fails when a look hangs.
 const HEALTH_CHECK: &str = "dry-run";
@@ -37,6 +38,7 @@ const HEALTH_CHECK: &str = "dry-run";
 pub(crate) struct DryRun {
     journal: Arc<Journal>,
     pending: Pending,
+    beside: Beside,
 }
 
 /// What there is to look at, and how.
@@ -49,12 +51,12 @@ pub(crate) struct Scene<'a> {
     pub(crate) providers: Providers,
     pub(crate) addresses: ClusterAddresses,
     pub(crate) metrics: &'a Metrics,
+    pub(crate) supervision: Supervision,
 }
 
 impl DryRun {
     /// None where the operator wants a process that writes.
     ///
-    pub(crate) supervision: Supervision,
     /// # Errors
     ///
     /// Names the flag that does not go with it.
@@ -73,7 +75,8 @@ impl DryRun {
         );
         tracing::info!("{SAYS}; what it would write is in this log, on its page / and in ccm_dry_run_pending_writes");
         let kinds = plan::planned_controllers(selection).kinds(keeps_routes(args, selection));
-        Ok(Some(Self { journal: Arc::default(), pending: Pending::register(registry, &kinds) }))
+        let pending = Pending::register(registry, &kinds);
+        Ok(Some(Self { journal: Arc::default(), pending, beside: Beside::default() }))
     }
 
     /// The leadership of everything: it never leads, and notes changes of clouds that it forbids.
@@ -86,6 +89,11 @@ impl DryRun {
         self.pending.clone()
     }
 
+    /// Beside whom it works, for the pages.
+    pub(crate) fn beside(&self) -> Beside {
+        self.beside.clone()
+    }
+
     /// Looks until the process stops.
     ///
     /// # Errors
@@ -96,6 +104,11 @@ impl DryRun {
         for (slot, _) in &providers {
             let slot = slot.clone();
             tasks.spawn_background("credentials and recoveries", async move { slot.follow().await });
+        }
+        // Without an election there is nobody to ask for.
+        if args.leader.leader_elect {
+            let following = self.beside.follow(client.clone(), args.leader.peers(None));
+            tasks.spawn_background("Lease of the other manager", following);
         }
         let changes = providers
             .iter()
@@ -112,6 +125,7 @@ impl DryRun {
         let parts = DryRunParts {
             journal: self.journal,
             pending: self.pending,
+            pulses: supervision.pulses.clone(),
             changes: changes.collect(),
             services: stores.services.unwrap_or_else(nobody),
             client,
@@ -123,12 +137,12 @@ impl DryRun {
             periods: periods(args),
             is_talkative: args.v >= 4 || args.trace_http,
         };
+        supervision.watch(HEALTH_CHECK, LOOPS);
         let stop = tasks.stop.clone();
         tasks.spawn_reader("dry run", async move {
             stop.run_until_cancelled(dry_run(parts)).await;
         });
         Ok(())
-            pulses: supervision.pulses.clone(),
     }
 }
 
@@ -140,7 +154,6 @@ fn periods(args: &RunArgs) -> Periods {
         nodes: args.node_status_update_frequency,
         nodes_again: (lifecycle.monitor_period, lifecycle.max_monitor_period),
         services: service.verify_period,
-        supervision.watch(HEALTH_CHECK, LOOPS);
         services_again: (service.queue.min_backoff, service.queue.max_backoff),
         routes: args.route.settings().period,
         cluster: args.cluster.settings().period,
@@ -170,6 +183,11 @@ pub(crate) async fn write_events(writer: EventWriter, drain: CancellationToken, 
         return drain.cancelled().await;
     }
     writer.run(drain).await;
+}
+
+/// What stands in the place of the leader, in lines.
+pub(crate) fn lines_of_leader(beside: &Beside) -> impl Iterator<Item = String> {
+    [SAYS.to_owned()].into_iter().chain(beside.line())
 }
 
 /// For the status page.

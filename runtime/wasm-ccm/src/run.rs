@@ -281,6 +281,7 @@ impl Process {
             explainer: explainer.clone(),
             configz: args.configz(&providers).into(),
             dry_run: dry_run.as_ref().map(DryRun::pending),
+            beside: dry_run.as_ref().map(DryRun::beside).unwrap_or_default(),
         };
         let health = bind_health(&args, pages).await?;
         let webhook = match webhook {
