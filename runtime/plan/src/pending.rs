@@ -30,6 +30,8 @@ const FLEETING_IN_NOTES: &str = "message";
 
 /// Where a write goes that only the host reads.
 const NOTE: &str = "note";
+/// Where writes go.
+const PLACES: [&str; 3] = ["cloud", "cluster", NOTE];
 /// Why nothing is known of a kind.
 const NOT_LOOKED_AT: &str = "not all of them were looked at yet";
 
@@ -112,6 +114,19 @@ pub struct PendingList {
     pub as_of: Option<Timestamp>,
 }
 
+/// The first of what is pending, and how much there is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PendingPage {
+    /// The first of each list.
+    pub list: PendingList,
+    /// How many writes there are.
+    pub writes: usize,
+    /// How many of these are changes.
+    pub changes: usize,
+    /// Of how many objects it is not known what would be written.
+    pub unknown: usize,
+}
+
 /// What would be written. Cheap to clone.
 #[derive(Clone)]
 pub struct Pending {
@@ -148,18 +163,32 @@ impl Pending {
     /// All of it.
     #[must_use]
     pub fn list(&self) -> PendingList {
+        self.first(usize::MAX).list
+    }
+
+    /// So many of each list, and the number of all: whoever shows a page does not copy what would be written to a large cluster.
+    #[must_use]
+    pub fn first(&self, most: usize) -> PendingPage {
         let objects = self.objects.lock();
         let as_of = self.as_of.lock();
-        // None is before any time.
-        let mut list = PendingList { as_of: as_of.values().min().copied().flatten(), ..PendingList::default() };
-        let unseen = as_of.iter().filter(|(_, at)| at.is_none());
-        list.unknown.extend(unseen.map(|(kind, _)| (kind.as_str().to_owned(), NOT_LOOKED_AT.to_owned())));
-        for (object, known) in objects.iter() {
-            list.writes.extend(known.writes.iter().map(|standing| standing.told(object)));
-            list.unknown.extend(known.unknown.clone().map(|why| (object.to_string(), why)));
+        let writes = || objects.iter().flat_map(|(object, known)| known.writes.iter().map(move |one| (object, one)));
+        let unseen = || as_of.iter().filter(|(_, at)| at.is_none());
+        let unknown = || objects.iter().filter_map(|(object, known)| Some((object, known.unknown.as_ref()?)));
+        let changes = writes().filter(|(_, one)| one.is_change());
+        let notes = writes().filter(|(_, one)| !one.is_change());
+        let unseen_kinds = unseen().map(|(kind, _)| (kind.as_str().to_owned(), NOT_LOOKED_AT.to_owned()));
+        let unknown_objects = unknown().map(|(object, why)| (object.to_string(), why.clone()));
+        PendingPage {
+            list: PendingList {
+                writes: changes.clone().chain(notes).take(most).map(|(object, one)| one.told(object)).collect(),
+                unknown: unseen_kinds.chain(unknown_objects).take(most).collect(),
+                // None is before any time.
+                as_of: as_of.values().min().copied().flatten(),
+            },
+            writes: writes().count(),
+            changes: changes.count(),
+            unknown: unseen().count().saturating_add(unknown().count()),
         }
-        list.writes.sort_by_key(|write| !write.is_change);
-        list
     }
 
     /// What is pending for one object. The name of a Service is `NAMESPACE/NAME`.
@@ -190,10 +219,18 @@ impl Pending {
 
     /// One of several objects was looked at.
     pub(crate) fn seen(&self, plan: ObjectPlan) {
-        let kind = plan.kind;
+        let object = Object { kind: plan.kind, name: plan.name.clone() };
         let mut objects = self.objects.lock();
+        let before = objects.get(&object).map(Known::tally).unwrap_or_default();
         take(&mut objects, plan, Timestamp::now());
-        self.count(&objects, kind);
+        let now = objects.get(&object).map(Known::tally).unwrap_or_default();
+        // What differs: whoever counts all after each of many is not done in time.
+        let kind = object.kind.as_str();
+        for (to, place) in PLACES.into_iter().zip(0..) {
+            let [before, now] = [before, now].map(|(writes, _)| writes.get(place).copied().unwrap_or_default());
+            self.metrics.writes.get_or_create(&WriteLabels { kind, to }).inc_by(now - before);
+        }
+        self.metrics.unknown.get_or_create(&KindLabels { kind }).inc_by(now.1 - before.1);
     }
 
     /// A look at these kinds has ended. `all` was looked at as a whole.
@@ -214,13 +251,15 @@ impl Pending {
         let now = Timestamp::now();
         let mut objects = self.objects.lock();
         if let Some(kind) = kind {
-            let is_gone = |object: &Object| object.kind == kind && !plans.iter().any(|plan| plan.name == object.name);
+            let there: BTreeSet<&str> = plans.iter().map(|plan| plan.name.as_str()).collect();
+            let is_gone = |object: &Object| object.kind == kind && !there.contains(object.name.as_str());
             let gone: Vec<Object> = objects.keys().filter(|object| is_gone(object)).cloned().collect();
             for object in gone {
                 take(&mut objects, ObjectPlan { kind, name: object.name, ..ObjectPlan::default() }, now);
             }
         }
-        let kinds: Vec<Kind> = plans.iter().map(|plan| plan.kind).collect();
+        let kinds: BTreeSet<Kind> = plans.iter().map(|plan| plan.kind).collect();
+        let kinds: Vec<Kind> = kinds.into_iter().collect();
         for plan in plans {
             take(&mut objects, plan, now);
         }
@@ -231,7 +270,7 @@ impl Pending {
     fn count(&self, objects: &BTreeMap<Object, Known>, kind: Kind) {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let of_kind = || objects.iter().filter(|(object, _)| object.kind == kind).map(|(_, known)| known);
-        for to in ["cloud", "cluster", "note"] {
+        for to in PLACES {
             let writes = of_kind().flat_map(|known| &known.writes).filter(|one| one.to == to);
             self.metrics.writes.get_or_create(&WriteLabels { kind: kind.as_str(), to }).set(number(writes.count()));
         }
@@ -287,6 +326,15 @@ fn take(objects: &mut BTreeMap<Object, Known>, plan: ObjectPlan, now: Timestamp)
     }
     if !writes.is_empty() || unknown.is_some() {
         objects.insert(object, Known { writes, certain, more_may_follow, unknown: unknown.map(|why| plain(&why)) });
+    }
+}
+
+impl Known {
+    /// How many writes go to each of [`PLACES`], and whether something is not known.
+    fn tally(&self) -> ([i64; 3], i64) {
+        let number =
+            |to| self.writes.iter().filter(|one| one.to == to).fold(0, |count: i64, _| count.saturating_add(1));
+        (PLACES.map(number), i64::from(self.unknown.is_some()))
     }
 }
 

@@ -11,7 +11,7 @@ use ccm_apiserver::{EventWriter, Pings, client};
 use ccm_cloud::Leadership;
 use ccm_controllers::{ClusterAddresses, Metrics, Reflector, ReflectorHandle};
 use ccm_diagnosis::Target;
-use ccm_plan::{DryRunParts, Journal, Kind, LOOPS, Pending, PendingList, Periods, dry_run, sealed};
+use ccm_plan::{DryRunParts, Journal, Kind, LOOPS, Pending, PendingList, PendingPage, Periods, dry_run, sealed};
 use ccm_rollout::opened::Opened;
 use ccm_status::{DryRun as Shown, PendingWrite, ROWS, Rows, Trouble};
 use k8s_openapi::api::core::v1::Service;
@@ -192,8 +192,8 @@ pub(crate) fn lines_of_leader(beside: &Beside) -> impl Iterator<Item = String> {
 
 /// For the status page.
 pub(crate) fn shown(pending: &Pending) -> Shown {
-    let PendingList { writes, unknown, as_of } = pending.list();
-    let changes = writes.iter().filter(|write| write.is_change).count();
+    let PendingPage { list: PendingList { writes, unknown, as_of }, writes: all, changes, unknown: all_unknown } =
+        pending.first(ROWS);
     let write = |ccm_plan::PendingWrite { object, write, since, .. }: &ccm_plan::PendingWrite| PendingWrite {
         object: object.clone(),
         write: write.clone(),
@@ -208,8 +208,8 @@ pub(crate) fn shown(pending: &Pending) -> Shown {
     Shown {
         as_of: as_of.map(|at| format!("{at:.0}")),
         changes,
-        writes: Rows { all: writes.len(), first: writes.iter().take(ROWS).map(write).collect() },
-        unknown: Rows { all: unknown.len(), first: unknown.iter().take(ROWS).map(trouble).collect() },
+        writes: Rows { all, first: writes.iter().map(write).collect() },
+        unknown: Rows { all: all_unknown, first: unknown.iter().map(trouble).collect() },
     }
 }
 
@@ -348,5 +348,28 @@ pub(crate) mod tests {
         let Rows { all, first } = shown(&pending).unknown;
         let told = first.iter().map(|one| (one.name.as_str(), one.why.as_deref())).collect::<Vec<_>>();
         assert_eq!((all, told), (1, vec![("Service default/web", Some("the cloud said 500"))]));
+    }
+
+    #[test]
+    fn the_page_of_a_large_cluster_is_small_and_tells_how_much_there_is() {
+        let pending = Pending::register(&mut Registry::default(), &[Kind::Service]);
+        let body = serde_json::json!({ "a": "x".repeat(4_096) });
+        let write = |path: &str| ccm_plan::Write::Cluster {
+            method: "PATCH".to_owned(),
+            path: path.to_owned(),
+            body: body.clone(),
+        };
+        let plan = |number: usize| {
+            let unknown = (number % 2 == 0).then(|| "the cloud said 500".to_owned());
+            let name = format!("default/s{number:05}");
+            let writes = vec![write("/a"), write("/b")];
+            ObjectPlan { kind: Kind::Service, name, writes, unknown, ..ObjectPlan::default() }
+        };
+        pending.looked((0..10_000).map(plan).collect(), Some(Kind::Service));
+        let shown = shown(&pending);
+        assert_eq!((shown.writes.first.len(), shown.unknown.first.len()), (ROWS, ROWS));
+        let page = ccm_status::Status { dry_run: Some(shown), ..ccm_status::Status::default() }.render();
+        assert!(page.len() <= ccm_status::MAX_PAGE, "{} bytes", page.len());
+        assert!(page.contains("Would be written: 20,000") && page.contains("Not known: 5,000"), "{page}");
     }
 }

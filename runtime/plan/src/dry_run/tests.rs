@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::sealed;
 
+mod many;
 mod pace;
 mod watchdog;
 

@@ -58,3 +58,34 @@ fn a_look_says_no_more_writes_of_an_object_than_people_read_and_counts_all() {
         assert_eq!((lines.load(Ordering::Relaxed), pending.list().writes.len()), (said, count));
     }
 }
+
+/// After each of many objects only the difference is counted: it must come to what a count of all comes to.
+#[test]
+fn what_is_counted_after_one_of_many_is_what_there_is() {
+    let (pending, registry) = pending();
+    let figures = || {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        text.lines().filter(|line| !line.contains("looks_total")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let note = |number: i64| Write::Note { method: "PATCH".to_owned(), path: WEB.to_owned(), body: json!(number) };
+    let other = |writes: Vec<Write>| ObjectPlan { name: "default/other".to_owned(), ..plan(writes) };
+    let unknown = || Some("the cloud said 500".to_owned());
+    for (step, seen) in [
+        plan(vec![patch(json!(1)), patch(json!(2)), note(1)]),
+        other(vec![patch(json!(1))]),
+        plan(vec![patch(json!(2))]),
+        ObjectPlan { unknown: unknown(), ..plan(vec![patch(json!(3))]) },
+        ObjectPlan { unknown: unknown(), ..other(vec![]) },
+        plan(vec![]),
+        other(vec![]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        pending.seen(seen);
+        let counted = figures();
+        pending.ended(&[Kind::Service], None);
+        assert_eq!(counted, figures(), "{step}");
+    }
+}
