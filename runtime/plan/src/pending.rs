@@ -1,10 +1,12 @@
 //! What a dry run would write, as far as it knows by now: for the log, the status page, `explain` and the metrics.
 
+use std::borrow::Cow;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{Hash as _, Hasher as _};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use k8s_openapi::jiff::Timestamp;
 use parking_lot::Mutex;
@@ -19,6 +21,11 @@ use crate::report::{Kind, ObjectPlan, Write, plain};
 
 /// Most bytes of one write that are told; a body can be as long as a request.
 const MAX_TOLD: usize = 4_096;
+/// Most bytes of all writes that are kept to be told; of more than that, it is only kept where they go.
+const MAX_KEPT: usize = 16 * 1_024 * 1_024;
+/// What is told in the place of a write that is not kept.
+const LEFT_OUT: &str =
+    "(left out: a dry run keeps 16 MiB of what would be written; `wasm-ccm plan` shows all of one object)";
 /// Most writes of one object that a look says in the log, as a number; the others are counted.
 const MAX_LINES: usize = 64;
 
@@ -72,8 +79,8 @@ impl PendingMetrics {
 struct Standing {
     /// Where it goes.
     to: &'static str,
-    /// What it is, for people: the write itself may be large.
-    line: String,
+    /// What it is, for people: the write itself may be large. None where it is left out.
+    line: Option<String>,
     /// Of the write without what is fleeting.
     digest: u64,
     since: Timestamp,
@@ -123,6 +130,8 @@ pub struct PendingPage {
     pub writes: usize,
     /// How many of these are changes.
     pub changes: usize,
+    /// Of how many writes it is left out what they are, because there are too many or too large ones.
+    pub left_out: usize,
     /// Of how many objects it is not known what would be written.
     pub unknown: usize,
 }
@@ -133,6 +142,8 @@ pub struct Pending {
     objects: Arc<Mutex<BTreeMap<Object, Known>>>,
     /// Of each kind that is looked at, the time of the last look; none before all of that kind were looked at.
     as_of: Arc<Mutex<BTreeMap<Kind, Option<Timestamp>>>>,
+    /// Bytes of all lines. It is changed with the objects locked.
+    kept: Arc<AtomicUsize>,
     metrics: PendingMetrics,
 }
 
@@ -155,7 +166,7 @@ impl Pending {
     pub fn register(registry: &mut Registry, kinds: &[Kind]) -> Self {
         let metrics = PendingMetrics::register(registry);
         let as_of = kinds.iter().map(|kind| (*kind, None)).collect();
-        let this = Self { objects: Arc::default(), as_of: Arc::new(Mutex::new(as_of)), metrics };
+        let this = Self { objects: Arc::default(), as_of: Arc::new(Mutex::new(as_of)), kept: Arc::default(), metrics };
         Kind::ALL.into_iter().for_each(|kind| this.count(&BTreeMap::new(), kind));
         this
     }
@@ -187,6 +198,7 @@ impl Pending {
             },
             writes: writes().count(),
             changes: changes.count(),
+            left_out: writes().filter(|(_, one)| one.line.is_none()).count(),
             unknown: unseen().count().saturating_add(unknown().count()),
         }
     }
@@ -222,7 +234,7 @@ impl Pending {
         let object = Object { kind: plan.kind, name: plan.name.clone() };
         let mut objects = self.objects.lock();
         let before = objects.get(&object).map(Known::tally).unwrap_or_default();
-        take(&mut objects, plan, Timestamp::now());
+        take(&mut objects, &self.kept, plan, Timestamp::now());
         let now = objects.get(&object).map(Known::tally).unwrap_or_default();
         // What differs: whoever counts all after each of many is not done in time.
         let kind = object.kind.as_str();
@@ -255,13 +267,13 @@ impl Pending {
             let is_gone = |object: &Object| object.kind == kind && !there.contains(object.name.as_str());
             let gone: Vec<Object> = objects.keys().filter(|object| is_gone(object)).cloned().collect();
             for object in gone {
-                take(&mut objects, ObjectPlan { kind, name: object.name, ..ObjectPlan::default() }, now);
+                take(&mut objects, &self.kept, ObjectPlan { kind, name: object.name, ..ObjectPlan::default() }, now);
             }
         }
         let kinds: BTreeSet<Kind> = plans.iter().map(|plan| plan.kind).collect();
         let kinds: Vec<Kind> = kinds.into_iter().collect();
         for plan in plans {
-            take(&mut objects, plan, now);
+            take(&mut objects, &self.kept, plan, now);
         }
         drop(objects);
         self.ended(&kinds, kind);
@@ -285,7 +297,7 @@ impl Pending {
 }
 
 /// Takes what is known of an object by now, and tells what is new.
-fn take(objects: &mut BTreeMap<Object, Known>, plan: ObjectPlan, now: Timestamp) {
+fn take(objects: &mut BTreeMap<Object, Known>, kept: &AtomicUsize, plan: ObjectPlan, now: Timestamp) {
     let ObjectPlan { kind, name, decision, writes, more_may_follow, unknown } = plan;
     let object = Object { kind, name };
     let before = objects.remove(&object).unwrap_or_default();
@@ -309,11 +321,11 @@ fn take(objects: &mut BTreeMap<Object, Known>, plan: ObjectPlan, now: Timestamp)
     let decision = plain(&decision.unwrap_or_default());
     let new = without(&writes, &before.writes);
     for write in new.iter().take(MAX_LINES) {
-        tracing::info!(%object, write = write.line, decision, more_may_follow, "dry run: would be written");
+        tracing::info!(%object, write = %write.text(), decision, more_may_follow, "dry run: would be written");
     }
     let gone = without(&before.writes, &writes);
     for write in gone.iter().take(MAX_LINES) {
-        tracing::info!(%object, write = write.line, "dry run: would no longer be written");
+        tracing::info!(%object, write = %write.text(), "dry run: would no longer be written");
     }
     let more = [&new, &gone].map(|all| all.len().saturating_sub(MAX_LINES)).iter().sum::<usize>();
     if more > 0 {
@@ -324,6 +336,17 @@ fn take(objects: &mut BTreeMap<Object, Known>, plan: ObjectPlan, now: Timestamp)
         (Some(_), None) => tracing::info!(%object, "dry run: what would be written is known"),
         _ => {}
     }
+    let bytes = |line: &Option<String>| line.as_ref().map_or(0, String::len);
+    let given_back = before.writes.iter().map(|one| bytes(&one.line)).sum();
+    let mut total = kept.load(Ordering::Relaxed).saturating_sub(given_back);
+    for write in &mut writes {
+        let with_it = total.saturating_add(bytes(&write.line));
+        match with_it <= MAX_KEPT {
+            true => total = with_it,
+            false => write.line = None,
+        }
+    }
+    kept.store(total, Ordering::Relaxed);
     if !writes.is_empty() || unknown.is_some() {
         objects.insert(object, Known { writes, certain, more_may_follow, unknown: unknown.map(|why| plain(&why)) });
     }
@@ -346,12 +369,16 @@ impl Standing {
         (to, method, &path, lasting(body, fleeting).to_string()).hash(&mut hasher);
         let digest = hasher.finish();
         let known = before.writes.iter().find(|known| known.digest == digest);
-        Self { to, line: line(to, method, &path, body), digest, since: known.map_or(now, |known| known.since) }
+        Self { to, line: Some(line(to, method, &path, body)), digest, since: known.map_or(now, |known| known.since) }
     }
 
     fn told(&self, object: &Object) -> PendingWrite {
         let is_change = self.is_change();
-        PendingWrite { object: object.to_string(), write: self.line.clone(), since: self.since, is_change }
+        PendingWrite { object: object.to_string(), write: self.text().into_owned(), since: self.since, is_change }
+    }
+
+    fn text(&self) -> Cow<'_, str> {
+        self.line.as_deref().map_or_else(|| Cow::Owned(format!("{} {LEFT_OUT}", self.to)), Cow::Borrowed)
     }
 
     fn is_change(&self) -> bool {

@@ -192,8 +192,8 @@ pub(crate) fn lines_of_leader(beside: &Beside) -> impl Iterator<Item = String> {
 
 /// For the status page.
 pub(crate) fn shown(pending: &Pending) -> Shown {
-    let PendingPage { list: PendingList { writes, unknown, as_of }, writes: all, changes, unknown: all_unknown } =
-        pending.first(ROWS);
+    let PendingPage { list, writes: all, changes, left_out, unknown: all_unknown } = pending.first(ROWS);
+    let PendingList { writes, unknown, as_of } = list;
     let write = |ccm_plan::PendingWrite { object, write, since, .. }: &ccm_plan::PendingWrite| PendingWrite {
         object: object.clone(),
         write: write.clone(),
@@ -208,6 +208,7 @@ pub(crate) fn shown(pending: &Pending) -> Shown {
     Shown {
         as_of: as_of.map(|at| format!("{at:.0}")),
         changes,
+        left_out,
         writes: Rows { all, first: writes.iter().map(write).collect() },
         unknown: Rows { all: all_unknown, first: unknown.iter().map(trouble).collect() },
     }
@@ -360,7 +361,7 @@ pub(crate) mod tests {
             body: body.clone(),
         };
         let plan = |number: usize| {
-            let unknown = (number % 2 == 0).then(|| "the cloud said 500".to_owned());
+            let unknown = number.is_multiple_of(2).then(|| "the cloud said 500".to_owned());
             let name = format!("default/s{number:05}");
             let writes = vec![write("/a"), write("/b")];
             ObjectPlan { kind: Kind::Service, name, writes, unknown, ..ObjectPlan::default() }
@@ -371,5 +372,7 @@ pub(crate) mod tests {
         let page = ccm_status::Status { dry_run: Some(shown), ..ccm_status::Status::default() }.render();
         assert!(page.len() <= ccm_status::MAX_PAGE, "{} bytes", page.len());
         assert!(page.contains("Would be written: 20,000") && page.contains("Not known: 5,000"), "{page}");
+        // 80 MB of writes.
+        assert!(page.contains("Left out what they are, because all of it is too large: "), "{page}");
     }
 }
