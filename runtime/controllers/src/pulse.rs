@@ -68,7 +68,7 @@ pub struct Pulse {
 
 impl Pulse {
     /// The loop turns.
-    pub(crate) fn beat(&self) {
+    pub fn beat(&self) {
         self.pulses.0.lock().insert(self.name, Turn { last: Instant::now(), period: self.period });
     }
 }

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use ccm_cloud::Cluster;
 use ccm_controllers::{
-    ClusterAddresses, Node, ReflectorHandle, has_finalizer, is_load_balancer, is_uninitialized, told_of_service,
+    ClusterAddresses, Node, Pulse, Pulses, ReflectorHandle, has_finalizer, is_load_balancer, is_uninitialized,
+    told_of_service,
 };
 use ccm_rollout::opened::Opened;
 use futures::future::select_all;
@@ -28,7 +29,7 @@ use crate::agenda::{Agenda, Look, Pace, Waits};
 use crate::api_server::read_only;
 use crate::journal::Journal;
 use crate::pending::Pending;
-use crate::planner::{Controllers, PlanParts, Planner, Settings, name_of};
+use crate::planner::{Controllers, PlanParts, Planner, Settings, lookup_timeout, name_of};
 use crate::report::Kind;
 
 /// How long a change waits for others that the same look sees. Another manager that works on it has mostly begun by then.
@@ -39,6 +40,11 @@ const NODES_DEBOUNCE: Duration = Duration::from_secs(5);
 const CLUSTER_PAUSE: Duration = Duration::from_secs(10);
 /// Services that are planned at the same time, as a number: so many wishes fit into a survey, and so many plans into memory.
 const SERVICES_AT_ONCE: usize = 500;
+/// The names of the loops of a dry run, for the watchdog.
+pub const LOOPS: &[&str] = &[LOOKS];
+const LOOKS: &str = "looks";
+/// A look turns with each object, and none takes longer: the work on it has limits of its own. Between two looks it turns so often.
+const MIN_TURN: Duration = Duration::from_secs(300);
 
 /// When objects are looked at that have not changed.
 #[derive(Debug, Clone, Copy)]
@@ -65,6 +71,8 @@ pub struct DryRunParts {
     pub journal: Arc<Journal>,
     /// Takes what would be written.
     pub pending: Pending,
+    /// Hear whether it goes on, under the names of [`LOOPS`].
+    pub pulses: Pulses,
     /// The providers of the moment, in the operator's order.
     pub providers: Box<dyn Fn() -> Vec<Opened> + Send + Sync>,
     /// Grow when providers are others, offer something else, or answer again: then everything is looked at.
@@ -248,7 +256,9 @@ async fn work(parts: &DryRunParts, agenda: &Mutex<Agenda>, news: &Notify) {
     let mut services_pace = Pace::between(services_again.0, services_again.1);
     let mut due = BTreeSet::from([Look::Nodes, Look::Services, Look::Routes, Look::Cluster]);
     loop {
-        let looked = Box::pin(look(parts, &due)).await;
+        // Anew each time: other providers may take longer.
+        let pulse = Arc::new(parts.pulses.begin(LOOKS, turn(parts)));
+        let looked = Box::pin(look(parts, &due, &pulse)).await;
         let now = Instant::now();
         {
             let mut agenda = agenda.lock();
@@ -277,7 +287,7 @@ async fn work(parts: &DryRunParts, agenda: &Mutex<Agenda>, news: &Notify) {
                 agenda.hold(Look::Cluster, now + CLUSTER_PAUSE);
             }
         }
-        due = next(agenda, news).await;
+        due = next(agenda, news, &pulse).await;
     }
 }
 
@@ -295,18 +305,20 @@ fn set_pace(agenda: &mut Agenda, pace: &mut Pace, looked: Vec<(String, String)>,
     }
 }
 
+/// The longest time that the work on one object may take.
+fn turn(DryRunParts { providers, settings, .. }: &DryRunParts) -> Duration {
+    let of_routes = settings.route.as_ref().map(|(routes, _)| routes.call_timeout);
+    let calls = [lookup_timeout(&providers()), settings.service.call_timeout, settings.cluster.call_timeout];
+    calls.into_iter().chain(of_routes).fold(MIN_TURN, Duration::max)
+}
+
 /// Waits until something is due.
-async fn next(agenda: &Mutex<Agenda>, news: &Notify) -> BTreeSet<Look> {
+async fn next(agenda: &Mutex<Agenda>, news: &Notify, pulse: &Pulse) -> BTreeSet<Look> {
     loop {
-        let at = agenda.lock().next();
-        let until_due = async {
-            match at {
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
+        pulse.beat();
+        let (at, turn) = (agenda.lock().next(), Instant::now() + MIN_TURN);
         tokio::select! {
-            () = until_due => {}
+            () = tokio::time::sleep_until(at.unwrap_or(turn).min(turn)) => {}
             () = news.notified() => {}
         }
         let due = agenda.lock().take(Instant::now());
@@ -363,7 +375,7 @@ fn services_of(parts: &DryRunParts, due: &BTreeSet<Look>) -> Vec<(String, String
 }
 
 /// One look. The client is a new one each time: it answers with what was written before by itself. Returns the Services that it was about.
-async fn look(parts: &DryRunParts, due: &BTreeSet<Look>) -> Vec<(String, String)> {
+async fn look(parts: &DryRunParts, due: &BTreeSet<Look>, pulse: &Arc<Pulse>) -> Vec<(String, String)> {
     let DryRunParts { client, journal, pending, providers, nodes, services, addresses, controllers, settings, .. } =
         parts;
     drop(journal.take());
@@ -383,6 +395,7 @@ async fn look(parts: &DryRunParts, due: &BTreeSet<Look>) -> Vec<(String, String)
             },
             &mut lookups,
         )
+        .watched(Arc::clone(pulse))
     })
     .await;
     let (names, all) = (nodes_of(parts, due), due.contains(&Look::Nodes).then_some(Kind::Node));

@@ -25,9 +25,9 @@ mod report;
 mod sealed;
 
 pub use api_server::read_only;
-pub use dry_run::{DryRunParts, Periods, dry_run};
+pub use dry_run::{DryRunParts, LOOPS, Periods, dry_run};
 pub use journal::Journal;
-pub use pending::{Pending, PendingList, PendingWrite};
+pub use pending::{Pending, PendingList, PendingPage, PendingWrite};
 pub use planner::{Controllers, PlanParts, Settings, Target, plan};
 pub use report::{Kind, ObjectPlan, Plan, Write};
 pub use sealed::sealed;

@@ -1,10 +1,12 @@
 //! What a dry run would write, as far as it knows by now: for the log, the status page, `explain` and the metrics.
 
+use std::borrow::Cow;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{Hash as _, Hasher as _};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use k8s_openapi::jiff::Timestamp;
 use parking_lot::Mutex;
@@ -19,6 +21,11 @@ use crate::report::{Kind, ObjectPlan, Write, plain};
 
 /// Most bytes of one write that are told; a body can be as long as a request.
 const MAX_TOLD: usize = 4_096;
+/// Most bytes of all writes that are kept to be told; of more than that, it is only kept where they go.
+const MAX_KEPT: usize = 16 * 1_024 * 1_024;
+/// What is told in the place of a write that is not kept.
+const LEFT_OUT: &str =
+    "(left out: a dry run keeps 16 MiB of what would be written; `wasm-ccm plan` shows all of one object)";
 /// Most writes of one object that a look says in the log, as a number; the others are counted.
 const MAX_LINES: usize = 64;
 
@@ -30,6 +37,8 @@ const FLEETING_IN_NOTES: &str = "message";
 
 /// Where a write goes that only the host reads.
 const NOTE: &str = "note";
+/// Where writes go.
+const PLACES: [&str; 3] = ["cloud", "cluster", NOTE];
 /// Why nothing is known of a kind.
 const NOT_LOOKED_AT: &str = "not all of them were looked at yet";
 
@@ -70,8 +79,8 @@ impl PendingMetrics {
 struct Standing {
     /// Where it goes.
     to: &'static str,
-    /// What it is, for people: the write itself may be large.
-    line: String,
+    /// What it is, for people: the write itself may be large. None where it is left out.
+    line: Option<String>,
     /// Of the write without what is fleeting.
     digest: u64,
     since: Timestamp,
@@ -112,12 +121,29 @@ pub struct PendingList {
     pub as_of: Option<Timestamp>,
 }
 
+/// The first of what is pending, and how much there is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PendingPage {
+    /// The first of each list.
+    pub list: PendingList,
+    /// How many writes there are.
+    pub writes: usize,
+    /// How many of these are changes.
+    pub changes: usize,
+    /// Of how many writes it is left out what they are, because there are too many or too large ones.
+    pub left_out: usize,
+    /// Of how many objects it is not known what would be written.
+    pub unknown: usize,
+}
+
 /// What would be written. Cheap to clone.
 #[derive(Clone)]
 pub struct Pending {
     objects: Arc<Mutex<BTreeMap<Object, Known>>>,
     /// Of each kind that is looked at, the time of the last look; none before all of that kind were looked at.
     as_of: Arc<Mutex<BTreeMap<Kind, Option<Timestamp>>>>,
+    /// Bytes of all lines. It is changed with the objects locked.
+    kept: Arc<AtomicUsize>,
     metrics: PendingMetrics,
 }
 
@@ -140,7 +166,7 @@ impl Pending {
     pub fn register(registry: &mut Registry, kinds: &[Kind]) -> Self {
         let metrics = PendingMetrics::register(registry);
         let as_of = kinds.iter().map(|kind| (*kind, None)).collect();
-        let this = Self { objects: Arc::default(), as_of: Arc::new(Mutex::new(as_of)), metrics };
+        let this = Self { objects: Arc::default(), as_of: Arc::new(Mutex::new(as_of)), kept: Arc::default(), metrics };
         Kind::ALL.into_iter().for_each(|kind| this.count(&BTreeMap::new(), kind));
         this
     }
@@ -148,18 +174,33 @@ impl Pending {
     /// All of it.
     #[must_use]
     pub fn list(&self) -> PendingList {
+        self.first(usize::MAX).list
+    }
+
+    /// So many of each list, and the number of all: whoever shows a page does not copy what would be written to a large cluster.
+    #[must_use]
+    pub fn first(&self, most: usize) -> PendingPage {
         let objects = self.objects.lock();
         let as_of = self.as_of.lock();
-        // None is before any time.
-        let mut list = PendingList { as_of: as_of.values().min().copied().flatten(), ..PendingList::default() };
-        let unseen = as_of.iter().filter(|(_, at)| at.is_none());
-        list.unknown.extend(unseen.map(|(kind, _)| (kind.as_str().to_owned(), NOT_LOOKED_AT.to_owned())));
-        for (object, known) in objects.iter() {
-            list.writes.extend(known.writes.iter().map(|standing| standing.told(object)));
-            list.unknown.extend(known.unknown.clone().map(|why| (object.to_string(), why)));
+        let writes = || objects.iter().flat_map(|(object, known)| known.writes.iter().map(move |one| (object, one)));
+        let unseen = || as_of.iter().filter(|(_, at)| at.is_none());
+        let unknown = || objects.iter().filter_map(|(object, known)| Some((object, known.unknown.as_ref()?)));
+        let changes = writes().filter(|(_, one)| one.is_change());
+        let notes = writes().filter(|(_, one)| !one.is_change());
+        let unseen_kinds = unseen().map(|(kind, _)| (kind.as_str().to_owned(), NOT_LOOKED_AT.to_owned()));
+        let unknown_objects = unknown().map(|(object, why)| (object.to_string(), why.clone()));
+        PendingPage {
+            list: PendingList {
+                writes: changes.clone().chain(notes).take(most).map(|(object, one)| one.told(object)).collect(),
+                unknown: unseen_kinds.chain(unknown_objects).take(most).collect(),
+                // None is before any time.
+                as_of: as_of.values().min().copied().flatten(),
+            },
+            writes: writes().count(),
+            changes: changes.count(),
+            left_out: writes().filter(|(_, one)| one.line.is_none()).count(),
+            unknown: unseen().count().saturating_add(unknown().count()),
         }
-        list.writes.sort_by_key(|write| !write.is_change);
-        list
     }
 
     /// What is pending for one object. The name of a Service is `NAMESPACE/NAME`.
@@ -190,10 +231,18 @@ impl Pending {
 
     /// One of several objects was looked at.
     pub(crate) fn seen(&self, plan: ObjectPlan) {
-        let kind = plan.kind;
+        let object = Object { kind: plan.kind, name: plan.name.clone() };
         let mut objects = self.objects.lock();
-        take(&mut objects, plan, Timestamp::now());
-        self.count(&objects, kind);
+        let before = objects.get(&object).map(Known::tally).unwrap_or_default();
+        take(&mut objects, &self.kept, plan, Timestamp::now());
+        let now = objects.get(&object).map(Known::tally).unwrap_or_default();
+        // What differs: whoever counts all after each of many is not done in time.
+        let kind = object.kind.as_str();
+        for (to, place) in PLACES.into_iter().zip(0..) {
+            let [before, now] = [before, now].map(|(writes, _)| writes.get(place).copied().unwrap_or_default());
+            self.metrics.writes.get_or_create(&WriteLabels { kind, to }).inc_by(now - before);
+        }
+        self.metrics.unknown.get_or_create(&KindLabels { kind }).inc_by(now.1 - before.1);
     }
 
     /// A look at these kinds has ended. `all` was looked at as a whole.
@@ -214,15 +263,17 @@ impl Pending {
         let now = Timestamp::now();
         let mut objects = self.objects.lock();
         if let Some(kind) = kind {
-            let is_gone = |object: &Object| object.kind == kind && !plans.iter().any(|plan| plan.name == object.name);
+            let there: BTreeSet<&str> = plans.iter().map(|plan| plan.name.as_str()).collect();
+            let is_gone = |object: &Object| object.kind == kind && !there.contains(object.name.as_str());
             let gone: Vec<Object> = objects.keys().filter(|object| is_gone(object)).cloned().collect();
             for object in gone {
-                take(&mut objects, ObjectPlan { kind, name: object.name, ..ObjectPlan::default() }, now);
+                take(&mut objects, &self.kept, ObjectPlan { kind, name: object.name, ..ObjectPlan::default() }, now);
             }
         }
-        let kinds: Vec<Kind> = plans.iter().map(|plan| plan.kind).collect();
+        let kinds: BTreeSet<Kind> = plans.iter().map(|plan| plan.kind).collect();
+        let kinds: Vec<Kind> = kinds.into_iter().collect();
         for plan in plans {
-            take(&mut objects, plan, now);
+            take(&mut objects, &self.kept, plan, now);
         }
         drop(objects);
         self.ended(&kinds, kind);
@@ -231,7 +282,7 @@ impl Pending {
     fn count(&self, objects: &BTreeMap<Object, Known>, kind: Kind) {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let of_kind = || objects.iter().filter(|(object, _)| object.kind == kind).map(|(_, known)| known);
-        for to in ["cloud", "cluster", "note"] {
+        for to in PLACES {
             let writes = of_kind().flat_map(|known| &known.writes).filter(|one| one.to == to);
             self.metrics.writes.get_or_create(&WriteLabels { kind: kind.as_str(), to }).set(number(writes.count()));
         }
@@ -246,7 +297,7 @@ impl Pending {
 }
 
 /// Takes what is known of an object by now, and tells what is new.
-fn take(objects: &mut BTreeMap<Object, Known>, plan: ObjectPlan, now: Timestamp) {
+fn take(objects: &mut BTreeMap<Object, Known>, kept: &AtomicUsize, plan: ObjectPlan, now: Timestamp) {
     let ObjectPlan { kind, name, decision, writes, more_may_follow, unknown } = plan;
     let object = Object { kind, name };
     let before = objects.remove(&object).unwrap_or_default();
@@ -270,11 +321,11 @@ fn take(objects: &mut BTreeMap<Object, Known>, plan: ObjectPlan, now: Timestamp)
     let decision = plain(&decision.unwrap_or_default());
     let new = without(&writes, &before.writes);
     for write in new.iter().take(MAX_LINES) {
-        tracing::info!(%object, write = write.line, decision, more_may_follow, "dry run: would be written");
+        tracing::info!(%object, write = %write.text(), decision, more_may_follow, "dry run: would be written");
     }
     let gone = without(&before.writes, &writes);
     for write in gone.iter().take(MAX_LINES) {
-        tracing::info!(%object, write = write.line, "dry run: would no longer be written");
+        tracing::info!(%object, write = %write.text(), "dry run: would no longer be written");
     }
     let more = [&new, &gone].map(|all| all.len().saturating_sub(MAX_LINES)).iter().sum::<usize>();
     if more > 0 {
@@ -285,8 +336,28 @@ fn take(objects: &mut BTreeMap<Object, Known>, plan: ObjectPlan, now: Timestamp)
         (Some(_), None) => tracing::info!(%object, "dry run: what would be written is known"),
         _ => {}
     }
+    let bytes = |line: &Option<String>| line.as_ref().map_or(0, String::len);
+    let given_back = before.writes.iter().map(|one| bytes(&one.line)).sum();
+    let mut total = kept.load(Ordering::Relaxed).saturating_sub(given_back);
+    for write in &mut writes {
+        let with_it = total.saturating_add(bytes(&write.line));
+        match with_it <= MAX_KEPT {
+            true => total = with_it,
+            false => write.line = None,
+        }
+    }
+    kept.store(total, Ordering::Relaxed);
     if !writes.is_empty() || unknown.is_some() {
         objects.insert(object, Known { writes, certain, more_may_follow, unknown: unknown.map(|why| plain(&why)) });
+    }
+}
+
+impl Known {
+    /// How many writes go to each of [`PLACES`], and whether something is not known.
+    fn tally(&self) -> ([i64; 3], i64) {
+        let number =
+            |to| self.writes.iter().filter(|one| one.to == to).fold(0, |count: i64, _| count.saturating_add(1));
+        (PLACES.map(number), i64::from(self.unknown.is_some()))
     }
 }
 
@@ -298,12 +369,16 @@ impl Standing {
         (to, method, &path, lasting(body, fleeting).to_string()).hash(&mut hasher);
         let digest = hasher.finish();
         let known = before.writes.iter().find(|known| known.digest == digest);
-        Self { to, line: line(to, method, &path, body), digest, since: known.map_or(now, |known| known.since) }
+        Self { to, line: Some(line(to, method, &path, body)), digest, since: known.map_or(now, |known| known.since) }
     }
 
     fn told(&self, object: &Object) -> PendingWrite {
         let is_change = self.is_change();
-        PendingWrite { object: object.to_string(), write: self.line.clone(), since: self.since, is_change }
+        PendingWrite { object: object.to_string(), write: self.text().into_owned(), since: self.since, is_change }
+    }
+
+    fn text(&self) -> Cow<'_, str> {
+        self.line.as_deref().map_or_else(|| Cow::Owned(format!("{} {LEFT_OUT}", self.to)), Cow::Borrowed)
     }
 
     fn is_change(&self) -> bool {

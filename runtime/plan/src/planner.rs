@@ -10,8 +10,8 @@ use ccm_cloud::{BatchSettings, Batcher, Capability, Cluster, Lookups, Member};
 use ccm_controllers::{
     ClusterAddresses, ClusterController, ClusterControllerParts, ClusterMember, ClusterNodes, ClusterSettings,
     JournalPlace, LoadBalancerMember, LoadBalancerMembers, Metrics, Node, NodeController, NodeControllerParts,
-    NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings, NodeSettings, PodRanges, ReflectorHandle,
-    Rehearsed, RouteController, RouteControllerParts, RouteMember, RouteSettings, ServiceController,
+    NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings, NodeSettings, PodRanges, Pulse,
+    ReflectorHandle, Rehearsed, RouteController, RouteControllerParts, RouteMember, RouteSettings, ServiceController,
     ServiceControllerParts, ServiceMemory, ServiceRehearsal, ServiceSettings,
 };
 use ccm_rollout::opened::Opened;
@@ -138,6 +138,8 @@ pub(crate) struct Planner {
     recorder: EventRecorder,
     metrics: Metrics,
     lookups: Lookups,
+    /// Beats with each step, where somebody watches.
+    pulse: Option<Arc<Pulse>>,
 }
 
 /// Keys of nobody: a rehearsal looks at what it is asked about.
@@ -161,7 +163,18 @@ impl Planner {
             Member { name, claims: Box::new(move |id: &str| provider.descriptor().owns(id)), batcher }
         };
         let lookups = Lookups::new(parts.providers.iter().map(member).collect());
-        Self { parts, gate, recorder, metrics, lookups }
+        Self { parts, gate, recorder, metrics, lookups, pulse: None }
+    }
+
+    /// The same, and says with each step that it goes on.
+    pub(crate) fn watched(self, pulse: Arc<Pulse>) -> Self {
+        Self { pulse: Some(pulse), ..self }
+    }
+
+    fn goes_on(&self) {
+        if let Some(pulse) = &self.pulse {
+            pulse.beat();
+        }
     }
 
     async fn all(&self) -> Plan {
@@ -214,6 +227,7 @@ impl Planner {
             let asked: Vec<_> = names.iter().map(|name| async { (name.as_str(), node.rehearse(name).await) }).collect();
             let mut asked = futures::stream::iter(asked).buffer_unordered(NODES);
             while let Some((name, done)) = asked.next().await {
+                self.goes_on();
                 rehearsed.insert(name, (done, vec![]));
             }
             for stopped in self.parts.journal.take() {
@@ -226,6 +240,7 @@ impl Planner {
             let lifecycle = self.node_lifecycle_controller().rehearsal().await;
             for name in names {
                 let Rehearsed { decision, unknown } = lifecycle.rehearse(name).await;
+                self.goes_on();
                 let (before, stopped) = rehearsed.entry(name).or_default();
                 before.decision = decision.or(before.decision.take());
                 before.unknown = before.unknown.take().or(unknown);
@@ -250,7 +265,7 @@ impl Planner {
         if !self.parts.controllers.service {
             return None;
         }
-        Some(Box::pin(self.service_controller().rehearsal(names)).await)
+        Some(Box::pin(self.service_controller().rehearsal(names, || self.goes_on())).await)
     }
 
     pub(crate) async fn rehearsed(
@@ -262,6 +277,7 @@ impl Planner {
         drop(journal.take());
         let stopped = journal.change_of_a_cloud();
         let done = controller.rehearse(namespace, name, &stopped).await;
+        self.goes_on();
         ObjectPlan::new(Kind::Service, format!("{namespace}/{name}"), done, journal.take())
     }
 
@@ -272,6 +288,7 @@ impl Planner {
         for provider in controller.providers() {
             let stopped = self.parts.journal.change_of_a_cloud();
             let done = controller.rehearse(provider, &stopped).await;
+            self.goes_on();
             planned.push(ObjectPlan::new(Kind::Routes, provider.to_owned(), done, self.parts.journal.take()));
         }
         planned
@@ -285,6 +302,7 @@ impl Planner {
         let mut planned = vec![];
         for provider in controller.providers() {
             let done = controller.rehearse(provider).await;
+            self.goes_on();
             planned.push(ObjectPlan::new(Kind::Cluster, provider.to_owned(), done, self.parts.journal.take()));
         }
         planned
@@ -302,8 +320,7 @@ impl Planner {
     }
 
     fn lookup_timeout(&self) -> Duration {
-        let longest = self.parts.providers.iter().map(|opened| opened.provider.call_time()).max();
-        longest.unwrap_or_default().saturating_mul(LOOKUP_CALLS)
+        lookup_timeout(&self.parts.providers)
     }
 
     fn node_controller(&self) -> NodeController {
@@ -410,6 +427,12 @@ impl Planner {
             settings: self.parts.settings.cluster,
         })
     }
+}
+
+/// As long as a lookup may take with the slowest of these providers.
+pub(crate) fn lookup_timeout(providers: &[Opened]) -> Duration {
+    let longest = providers.iter().map(|opened| opened.provider.call_time()).max();
+    longest.unwrap_or_default().saturating_mul(LOOKUP_CALLS)
 }
 
 /// Namespace and name.

@@ -36,6 +36,8 @@ pub struct DryRun {
     pub as_of: Option<String>,
     /// How many of the writes change a cloud or the cluster. The others are notes of the host to itself.
     pub changes: usize,
+    /// Of how many of the writes it is left out what they are.
+    pub left_out: usize,
     /// Changes first.
     pub writes: Rows<PendingWrite>,
     /// Objects of which it is not known what would be written.

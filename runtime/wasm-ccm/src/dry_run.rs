@@ -11,7 +11,7 @@ use ccm_apiserver::{EventWriter, Pings, client};
 use ccm_cloud::Leadership;
 use ccm_controllers::{ClusterAddresses, Metrics, Reflector, ReflectorHandle};
 use ccm_diagnosis::Target;
-use ccm_plan::{DryRunParts, Journal, Kind, Pending, PendingList, Periods, dry_run, sealed};
+use ccm_plan::{DryRunParts, Journal, Kind, LOOPS, Pending, PendingList, PendingPage, Periods, dry_run, sealed};
 use ccm_rollout::opened::Opened;
 use ccm_status::{DryRun as Shown, PendingWrite, ROWS, Rows, Trouble};
 use k8s_openapi::api::core::v1::Service;
@@ -19,20 +19,26 @@ use kube::{Client, Config};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
+use crate::beside::Beside;
 use crate::controllers::{Providers, keeps_routes};
 use crate::plan;
 use crate::stores::Stores;
+use crate::supervision::Supervision;
 use crate::tasks::Tasks;
 use ccm_cli::RunArgs;
 use ccm_cli::controller_names::Selection;
 
 /// What `/readyz` and the status page say in the place of the leader.
-pub(crate) const SAYS: &str = "dry run: this process writes nothing, and takes part in no election";
+const SAYS: &str = "dry run: this process writes nothing, and takes part in no election";
+
+/// The check of `/healthz` that fails when a look hangs.
+const HEALTH_CHECK: &str = "dry-run";
 
 /// A process that writes nothing.
 pub(crate) struct DryRun {
     journal: Arc<Journal>,
     pending: Pending,
+    beside: Beside,
 }
 
 /// What there is to look at, and how.
@@ -45,6 +51,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) providers: Providers,
     pub(crate) addresses: ClusterAddresses,
     pub(crate) metrics: &'a Metrics,
+    pub(crate) supervision: Supervision,
 }
 
 impl DryRun {
@@ -68,7 +75,8 @@ impl DryRun {
         );
         tracing::info!("{SAYS}; what it would write is in this log, on its page / and in ccm_dry_run_pending_writes");
         let kinds = plan::planned_controllers(selection).kinds(keeps_routes(args, selection));
-        Ok(Some(Self { journal: Arc::default(), pending: Pending::register(registry, &kinds) }))
+        let pending = Pending::register(registry, &kinds);
+        Ok(Some(Self { journal: Arc::default(), pending, beside: Beside::default() }))
     }
 
     /// The leadership of everything: it never leads, and notes changes of clouds that it forbids.
@@ -81,16 +89,26 @@ impl DryRun {
         self.pending.clone()
     }
 
+    /// Beside whom it works, for the pages.
+    pub(crate) fn beside(&self) -> Beside {
+        self.beside.clone()
+    }
+
     /// Looks until the process stops.
     ///
     /// # Errors
     ///
     /// A flag of the controllers is wrong.
     pub(crate) fn start(self, tasks: &mut Tasks, scene: Scene<'_>) -> Result<()> {
-        let Scene { args, selection, client, stores, providers, addresses, metrics } = scene;
+        let Scene { args, selection, client, stores, providers, addresses, metrics, supervision } = scene;
         for (slot, _) in &providers {
             let slot = slot.clone();
             tasks.spawn_background("credentials and recoveries", async move { slot.follow().await });
+        }
+        // Without an election there is nobody to ask for.
+        if args.leader.leader_elect {
+            let following = self.beside.follow(client.clone(), args.leader.peers(None));
+            tasks.spawn_background("Lease of the other manager", following);
         }
         let changes = providers
             .iter()
@@ -107,6 +125,7 @@ impl DryRun {
         let parts = DryRunParts {
             journal: self.journal,
             pending: self.pending,
+            pulses: supervision.pulses.clone(),
             changes: changes.collect(),
             services: stores.services.unwrap_or_else(nobody),
             client,
@@ -118,6 +137,7 @@ impl DryRun {
             periods: periods(args),
             is_talkative: args.v >= 4 || args.trace_http,
         };
+        supervision.watch(HEALTH_CHECK, LOOPS);
         let stop = tasks.stop.clone();
         tasks.spawn_reader("dry run", async move {
             stop.run_until_cancelled(dry_run(parts)).await;
@@ -165,10 +185,15 @@ pub(crate) async fn write_events(writer: EventWriter, drain: CancellationToken, 
     writer.run(drain).await;
 }
 
+/// What stands in the place of the leader, in lines.
+pub(crate) fn lines_of_leader(beside: &Beside) -> impl Iterator<Item = String> {
+    [SAYS.to_owned()].into_iter().chain(beside.line())
+}
+
 /// For the status page.
 pub(crate) fn shown(pending: &Pending) -> Shown {
-    let PendingList { writes, unknown, as_of } = pending.list();
-    let changes = writes.iter().filter(|write| write.is_change).count();
+    let PendingPage { list, writes: all, changes, left_out, unknown: all_unknown } = pending.first(ROWS);
+    let PendingList { writes, unknown, as_of } = list;
     let write = |ccm_plan::PendingWrite { object, write, since, .. }: &ccm_plan::PendingWrite| PendingWrite {
         object: object.clone(),
         write: write.clone(),
@@ -183,8 +208,9 @@ pub(crate) fn shown(pending: &Pending) -> Shown {
     Shown {
         as_of: as_of.map(|at| format!("{at:.0}")),
         changes,
-        writes: Rows { all: writes.len(), first: writes.iter().take(ROWS).map(write).collect() },
-        unknown: Rows { all: unknown.len(), first: unknown.iter().take(ROWS).map(trouble).collect() },
+        left_out,
+        writes: Rows { all, first: writes.iter().map(write).collect() },
+        unknown: Rows { all: all_unknown, first: unknown.iter().map(trouble).collect() },
     }
 }
 
@@ -323,5 +349,30 @@ pub(crate) mod tests {
         let Rows { all, first } = shown(&pending).unknown;
         let told = first.iter().map(|one| (one.name.as_str(), one.why.as_deref())).collect::<Vec<_>>();
         assert_eq!((all, told), (1, vec![("Service default/web", Some("the cloud said 500"))]));
+    }
+
+    #[test]
+    fn the_page_of_a_large_cluster_is_small_and_tells_how_much_there_is() {
+        let pending = Pending::register(&mut Registry::default(), &[Kind::Service]);
+        let body = serde_json::json!({ "a": "x".repeat(4_096) });
+        let write = |path: &str| ccm_plan::Write::Cluster {
+            method: "PATCH".to_owned(),
+            path: path.to_owned(),
+            body: body.clone(),
+        };
+        let plan = |number: usize| {
+            let unknown = number.is_multiple_of(2).then(|| "the cloud said 500".to_owned());
+            let name = format!("default/s{number:05}");
+            let writes = vec![write("/a"), write("/b")];
+            ObjectPlan { kind: Kind::Service, name, writes, unknown, ..ObjectPlan::default() }
+        };
+        pending.looked((0..10_000).map(plan).collect(), Some(Kind::Service));
+        let shown = shown(&pending);
+        assert_eq!((shown.writes.first.len(), shown.unknown.first.len()), (ROWS, ROWS));
+        let page = ccm_status::Status { dry_run: Some(shown), ..ccm_status::Status::default() }.render();
+        assert!(page.len() <= ccm_status::MAX_PAGE, "{} bytes", page.len());
+        assert!(page.contains("Would be written: 20,000") && page.contains("Not known: 5,000"), "{page}");
+        // 80 MB of writes.
+        assert!(page.contains("Left out what they are, because all of it is too large: "), "{page}");
     }
 }

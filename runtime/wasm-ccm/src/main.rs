@@ -19,6 +19,7 @@
 
 mod access;
 mod annotations;
+mod beside;
 mod check;
 mod completion;
 mod controllers;

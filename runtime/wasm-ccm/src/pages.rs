@@ -26,6 +26,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::ApiReviews;
+use crate::beside::Beside;
 use crate::dry_run;
 
 /// Connections at the same time; one more takes the place of the idlest, so that a probe never waits. Probes and scrapers need a handful.
@@ -52,6 +53,8 @@ pub(crate) struct Pages {
     pub(crate) configz: Arc<str>,
     /// What would be written; none for a process that writes.
     pub(crate) dry_run: Option<Pending>,
+    /// Beside whom a dry run works.
+    pub(crate) beside: Beside,
 }
 
 impl Pages {
@@ -119,7 +122,7 @@ impl Pages {
             text += &format!("{}\n", leader.line());
         }
         if self.dry_run.is_some() {
-            text += &format!("{}\n", dry_run::SAYS);
+            dry_run::lines_of_leader(&self.beside).for_each(|line| text += &format!("{line}\n"));
         }
         (ready, text)
     }

@@ -281,6 +281,7 @@ impl Process {
             explainer: explainer.clone(),
             configz: args.configz(&providers).into(),
             dry_run: dry_run.as_ref().map(DryRun::pending),
+            beside: dry_run.as_ref().map(DryRun::beside).unwrap_or_default(),
         };
         let health = bind_health(&args, pages).await?;
         let webhook = match webhook {
@@ -388,8 +389,10 @@ impl Process {
         }
         tasks.spawn_background("addresses of the cluster", addresses.clone().follow(self.client.clone()));
         if let Some(dry_run) = self.dry_run {
-            let (args, selection, client, metrics) = (&self.args, &self.selection, self.client, &self.metrics);
-            dry_run.start(tasks, Scene { args, selection, client, stores, providers, addresses, metrics })?;
+            let (args, selection, client) = (&self.args, &self.selection, self.client);
+            let (metrics, supervision) = (&self.metrics, self.supervision);
+            dry_run
+                .start(tasks, Scene { args, selection, client, stores, providers, addresses, metrics, supervision })?;
             return tasks.unless_stopped(std::future::pending()).await;
         }
         *campaign = self.leader.campaign(self.config, self.metrics.api.clone(), self.metrics.events.clone())?;

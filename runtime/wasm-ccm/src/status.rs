@@ -33,8 +33,11 @@ impl Pages {
 
     fn status(&self) -> Status {
         let leads = self.leader.as_ref().is_none_or(Seen::leads);
-        let alone = if self.dry_run.is_some() { dry_run::SAYS } else { "leader: this process, without election" };
-        let leader = self.leader.as_ref().map_or_else(|| alone.to_owned(), Seen::line);
+        let alone = || match &self.dry_run {
+            Some(_) => dry_run::lines_of_leader(&self.beside).collect::<Vec<_>>().join("; "),
+            None => "leader: this process, without election".to_owned(),
+        };
+        let leader = self.leader.as_ref().map_or_else(alone, Seen::line);
         let (_, ready) = self.readiness_report();
         let (_, healthy) = self.health.all("verbose", Reader::Known);
         let (metrics, unread) = match self.metrics() {

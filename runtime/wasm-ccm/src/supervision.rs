@@ -51,9 +51,14 @@ impl Supervision {
     pub(crate) async fn of<T>(self, controller: Controller, work: impl Future<Output = T>) -> T {
         let labels = ManagedLabels { name: controller.alias(), manager: MANAGER };
         let _running = Running::new(self.running.running.get_or_create_owned(&labels));
-        let (pulses, periods) = (self.pulses.clone(), self.periods.get());
-        self.health.add(Check::new(controller.name(), move || pulses.check(controller.loops(), periods)));
+        self.watch(controller.name(), controller.loops());
         work.await
+    }
+
+    /// From now on, health depends on these loops.
+    pub(crate) fn watch(&self, check: &'static str, loops: &'static [&'static str]) {
+        let (pulses, periods) = (self.pulses.clone(), self.periods.get());
+        self.health.add(Check::new(check, move || pulses.check(loops, periods)));
     }
 }
 

@@ -107,7 +107,12 @@ impl Syncer {
     }
 
     /// The same for many, as far as the provider can tell. Returns how many stay undecided.
-    pub(crate) async fn decide_all(&self, offers: Vec<(Key, Arc<Service>)>, provider: &Provider) -> usize {
+    pub(crate) async fn decide_all(
+        &self,
+        offers: Vec<(Key, Arc<Service>)>,
+        provider: &Provider,
+        goes_on: impl Fn(),
+    ) -> usize {
         let undecided = AtomicUsize::new(0);
         let decided =
             futures::stream::iter(offers).for_each_concurrent(self.settings.width(), async |(key, service)| {
@@ -115,6 +120,7 @@ impl Syncer {
                     tracing::debug!(object = %key.object_name(), %error, "not known whose the load balancer is");
                     undecided.fetch_add(1, Ordering::Relaxed);
                 }
+                goes_on();
             });
         decided.await;
         undecided.into_inner()

@@ -31,18 +31,19 @@ pub struct ServiceRehearsal {
 
 impl ServiceController {
     /// Takes the Nodes that there are, and compares these Services, by namespace and name, with the cloud, as at the start of a process. They
-    /// can be rehearsed from then on. Both stores must be complete.
-    pub async fn rehearsal(self, names: &[(String, String)]) -> ServiceRehearsal {
+    /// can be rehearsed from then on. Both stores must be complete. `goes_on` hears of each step.
+    pub async fn rehearsal(self, names: &[(String, String)], goes_on: impl Fn()) -> ServiceRehearsal {
         let Self { syncer, sources, .. } = self;
         syncer.backends.replace(Backends::select(&sources.nodes.state()));
-        ServiceRehearsal::of(syncer, names).await
+        ServiceRehearsal::of(syncer, names, goes_on).await
     }
 }
 
 impl ServiceRehearsal {
-    pub(super) async fn of(syncer: Arc<Syncer>, names: &[(String, String)]) -> Self {
+    pub(super) async fn of(syncer: Arc<Syncer>, names: &[(String, String)], goes_on: impl Fn()) -> Self {
         let asked: HashSet<Key> = names.iter().map(|(namespace, name)| Key::new(name).within(namespace)).collect();
-        let surveyed = syncer.members.keys().map(|member| verify::seen(&syncer, *member, |key| asked.contains(key)));
+        let see = |member: &usize| verify::seen(&syncer, *member, |key| asked.contains(key), &goes_on);
+        let surveyed: Vec<_> = syncer.members.keys().map(see).collect();
         let unseen = join_all(surveyed).await.into_iter().flatten().collect();
         Self { syncer, unseen }
     }

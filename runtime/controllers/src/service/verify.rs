@@ -39,7 +39,7 @@ pub(super) async fn at_start(syncer: &Syncer) {
         let begun = Instant::now();
         let Some(provider) = syncer.provider(member) else { return };
         let name = &provider.descriptor.name;
-        let due = match timeout(limit, survey(syncer, &provider, everybody, is_old)).await {
+        let due = match timeout(limit, survey(syncer, &provider, everybody, is_old, || {})).await {
             Ok(surveyed) if surveyed.compared.is_complete() => {
                 note(syncer, member);
                 None
@@ -68,10 +68,16 @@ fn is_old(job: &Job) -> bool {
 
 /// The comparison at the start, for a plan of Services that are `among` all: notes what differs, however long that takes. Returns the Services
 /// of which nobody knows how they stand, with why.
-pub(super) async fn seen(syncer: &Syncer, member: usize, among: impl Fn(&Key) -> bool) -> Vec<(Key, String)> {
+/// Says after each step that it goes on.
+pub(super) async fn seen(
+    syncer: &Syncer,
+    member: usize,
+    among: impl Fn(&Key) -> bool,
+    goes_on: impl Fn(),
+) -> Vec<(Key, String)> {
     let Some(provider) = syncer.provider(member) else { return vec![] };
     if surveys(syncer, member) {
-        return survey(syncer, &provider, among, is_old).await.unknown;
+        return survey(syncer, &provider, among, is_old, goes_on).await.unknown;
     }
     let compared = jobs(syncer, &provider).filter(|(key, job)| among(key) && is_compared(job));
     let keys: Vec<Key> = compared.map(|(key, _)| key).collect();
@@ -80,6 +86,7 @@ pub(super) async fn seen(syncer: &Syncer, member: usize, among: impl Fn(&Key) ->
         if let Err(failure) = differs(syncer, &key, member).await {
             unknown.push((key, failure.to_string()));
         }
+        goes_on();
     }
     unknown
 }
@@ -99,7 +106,7 @@ async fn verify(syncer: &Syncer, member: usize, queue: &mpsc::Sender<Key>) {
         // Only the start is made up for.
         if due == Some(Due::Now) {
             let Some(provider) = syncer.provider(member) else { return };
-            let surveyed = survey(syncer, &provider, everybody, is_compared).await;
+            let surveyed = survey(syncer, &provider, everybody, is_compared, || {}).await;
             if surveyed.compared.is_complete() {
                 note(syncer, member);
             }
@@ -129,7 +136,7 @@ async fn verify(syncer: &Syncer, member: usize, queue: &mpsc::Sender<Key>) {
         if surveys(syncer, member) {
             wait(pause).await;
             let Some(provider) = syncer.provider(member) else { return };
-            let surveyed = survey(syncer, &provider, everybody, is_compared).await;
+            let surveyed = survey(syncer, &provider, everybody, is_compared, || {}).await;
             compared = surveyed.compared;
             if compared.is_complete() {
                 (delays, pause) = (retries.build(), period);
@@ -247,12 +254,13 @@ async fn survey(
     provider: &Arc<Provider>,
     among: impl Fn(&Key) -> bool,
     asked: impl Fn(&Job) -> bool,
+    goes_on: impl Fn(),
 ) -> Surveyed {
     let mut surveyed = Surveyed { found: vec![], compared: Compared::default(), unknown: vec![] };
     let offers = jobs(syncer, provider).filter(|(key, job)| among(key) && job.is_undecided);
     let offers = offers.map(|(key, job)| (key, job.service)).collect();
     // Whose load balancer is not known is not compared.
-    let undecided = syncer.decide_all(offers, provider).await;
+    let undecided = syncer.decide_all(offers, provider, &goes_on).await;
     surveyed.compared.asked += undecided;
     surveyed.compared.open += undecided;
     // After that, which may have taken long: hosts of before would be those of nobody any more.
@@ -268,6 +276,7 @@ async fn survey(
         let before: Vec<u64> = some.iter().map(|(key, _)| changes(syncer, key)).collect();
         let answer = provider.load_balancers.survey(Arc::clone(&backends.list), wishes);
         let standings = syncer.call("survey", answer, |answer| answer.as_ref().err()).await;
+        goes_on();
         let standings = standings.and_then(|standings| standings).and_then(|standings| {
             let (asked, told) = (some.len(), standings.len());
             let wrong =

@@ -16,7 +16,9 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::sealed;
 
+mod many;
 mod pace;
+mod watchdog;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -132,6 +134,7 @@ async fn bench(client: Client, changes: Vec<watch::Receiver<u64>>) -> Bench {
         client,
         journal: Arc::default(),
         pending,
+        pulses: Pulses::default(),
         providers: Box::new(Vec::new),
         changes,
         nodes: nodes.handle(),

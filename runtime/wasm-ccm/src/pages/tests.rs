@@ -25,6 +25,7 @@ fn pages() -> Pages {
         explainer,
         configz,
         dry_run: None,
+        beside: Beside::default(),
     }
 }
 
@@ -235,4 +236,22 @@ async fn metrics_tell_how_much_memory_calls_may_have_and_how_much_they_have_now(
     assert!(limit == LIMIT && (3 << 20..LIMIT).contains(&given), "{given}");
     drop(call);
     assert_eq!(figures().await, [LIMIT, 0]);
+}
+
+/// It is legal. Whoever switched the other manager off and forgot `--dry-run` has to see it all the same.
+#[tokio::test]
+async fn a_dry_run_beside_nobody_is_ready_and_says_so_where_people_look() {
+    let (dry_run, says) =
+        (Pending::register(&mut Registry::default(), &[]), "beside nobody: no manager holds the Lease");
+    for (beside, is_said) in [(Beside::saying(says), true), (Beside::default(), false)] {
+        let pages = Pages { dry_run: Some(dry_run.clone()), beside, ..pages() };
+        pages.readiness.set("nodes", Ok(()));
+        for path in ["/readyz?verbose", "/"] {
+            let (status, text) = get(&pages, path).await;
+            assert_eq!((status, text.contains(says)), (200, is_said), "{path}: {text}");
+            assert!(text.contains("dry run: this process writes nothing"), "{path}: {text}");
+        }
+    }
+    let pages = Pages { beside: Beside::saying(says), ..pages() };
+    assert!(!get(&pages, "/readyz").await.1.contains(says), "it is no dry run");
 }

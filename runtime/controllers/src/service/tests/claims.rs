@@ -135,7 +135,7 @@ async fn decide_restored(bench: &mut Bench, count: usize) {
         bench.syncer.memory.enter(key, service, 0, false);
     }
     let provider = bench.syncer.provider(0).unwrap();
-    assert_eq!(bench.syncer.decide_all(offers, &provider).await, 0);
+    assert_eq!(bench.syncer.decide_all(offers, &provider, || {}).await, 0);
 }
 
 /// Every Service was once looked at twice for each of them.

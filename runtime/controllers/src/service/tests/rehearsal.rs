@@ -1,5 +1,7 @@
 //! The work on one Service for a plan.
 
+use std::cell::Cell;
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ccm_cloud::{LoadBalancerSource, LoadBalancers, Reaction};
@@ -17,7 +19,7 @@ fn named(names: &[&str]) -> Vec<(String, String)> {
 
 /// What a plan says of a Service that nobody keeps anything from.
 async fn rehearsed(bench: &Bench, name: &str) -> Rehearsed {
-    let rehearsal = ServiceRehearsal::of(Arc::clone(&bench.syncer), &named(&[name])).await;
+    let rehearsal = ServiceRehearsal::of(Arc::clone(&bench.syncer), &named(&[name]), || {}).await;
     rehearsal.rehearse("default", name, &CancellationToken::new()).await
 }
 
@@ -61,6 +63,21 @@ async fn the_cloud_is_asked_about_those_that_are_planned_alone() {
         bench.catch_up();
         rehearsed(&bench, "b").await;
         assert_eq!(bench.cloud.take_calls(), asked);
+    }
+}
+
+/// A dry run that compares many with a slow cloud would otherwise pass for one that hangs.
+#[tokio::test(start_paused = true)]
+async fn who_watches_hears_of_each_step_of_the_comparison() {
+    for cloud in [FakeBalancers::default(), surveying()] {
+        let mut bench = three(cloud).await;
+        bench.settings.survey_size = NonZeroUsize::MIN;
+        let mut bench = bench.restart();
+        bench.catch_up();
+        let steps = Cell::new(0);
+        let goes_on = || steps.set(steps.get() + 1);
+        ServiceRehearsal::of(Arc::clone(&bench.syncer), &named(&["a", "b", "c"]), goes_on).await;
+        assert_eq!(steps.get(), 3);
     }
 }
 
@@ -117,7 +134,7 @@ async fn with_another_revision_of_the_provider_all_are_ensured_again_or_wait_and
         let mut bench = bench.restart();
         bench.catch_up();
         bench.cloud.exchange(Version { component: "2".into(), revision: "2".into(), ..Version::default() });
-        let rehearsal = ServiceRehearsal::of(Arc::clone(&bench.syncer), &named(&["a", "b", "c"])).await;
+        let rehearsal = ServiceRehearsal::of(Arc::clone(&bench.syncer), &named(&["a", "b", "c"]), || {}).await;
         for name in ["a", "b", "c"] {
             let told = rehearsal.rehearse("default", name, &CancellationToken::new()).await;
             assert_eq!(told, Rehearsed { decision: Some(decision.clone()), unknown: unknown.clone() }, "{name}");
@@ -164,7 +181,7 @@ async fn a_service_on_which_the_work_does_not_end_is_not_known() {
     let taken = |bench: &Bench| bench.syncer.members[&0].provider.load_balancers().configuration();
     let stopped = CancellationToken::new();
     stopped.cancel();
-    let rehearsal = ServiceRehearsal::of(Arc::clone(&bench.syncer), &named(&["web"])).await;
+    let rehearsal = ServiceRehearsal::of(Arc::clone(&bench.syncer), &named(&["web"]), || {}).await;
     let before: usize = taken(&bench).parse().unwrap();
     rehearsal.rehearse("default", "web", &stopped).await;
     let once = taken(&bench).parse::<usize>().unwrap() - before;

@@ -1,7 +1,5 @@
 //! What is kept and told of many and of large writes.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
@@ -57,4 +55,83 @@ fn a_look_says_no_more_writes_of_an_object_than_people_read_and_counts_all() {
         pending.looked(vec![many(count)], None);
         assert_eq!((lines.load(Ordering::Relaxed), pending.list().writes.len()), (said, count));
     }
+}
+
+/// After each of many objects only the difference is counted: it must come to what a count of all comes to.
+#[test]
+fn what_is_counted_after_one_of_many_is_what_there_is() {
+    let (pending, registry) = pending();
+    let figures = || {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        text.lines().filter(|line| !line.contains("looks_total")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let note = |number: i64| Write::Note { method: "PATCH".to_owned(), path: WEB.to_owned(), body: json!(number) };
+    let other = |writes: Vec<Write>| ObjectPlan { name: "default/other".to_owned(), ..plan(writes) };
+    let unknown = || Some("the cloud said 500".to_owned());
+    for (step, seen) in [
+        plan(vec![patch(json!(1)), patch(json!(2)), note(1)]),
+        other(vec![patch(json!(1))]),
+        plan(vec![patch(json!(2))]),
+        ObjectPlan { unknown: unknown(), ..plan(vec![patch(json!(3))]) },
+        ObjectPlan { unknown: unknown(), ..other(vec![]) },
+        plan(vec![]),
+        other(vec![]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        pending.seen(seen);
+        let counted = figures();
+        pending.ended(&[Kind::Service], None);
+        assert_eq!(counted, figures(), "{step}");
+    }
+}
+
+/// A component asks for 64 KiB of writes for each of 10,000 Services: the whole is bounded, and all of it is still pending.
+#[test]
+fn of_more_than_is_kept_it_is_left_out_what_it_is_and_not_that_it_is() {
+    let (pending, registry) = pending();
+    let large = |number: usize| {
+        let name = format!("default/s{number:05}");
+        let body = json!({ "a": "x".repeat(MAX_TOLD), "number": number });
+        ObjectPlan { name, ..plan(vec![patch(body)]) }
+    };
+    let fit = MAX_KEPT / (MAX_TOLD + '…'.len_utf8());
+    let all = fit + 100;
+    for number in 0..all {
+        pending.seen(large(number));
+    }
+    let page = pending.first(1);
+    assert_eq!((page.writes, page.changes, page.left_out, page.unknown), (all, all, 100, 0));
+    let kept = || pending.kept.load(Ordering::Relaxed);
+    let lines = |pending: &Pending| {
+        let objects = pending.objects.lock();
+        objects
+            .values()
+            .flat_map(|known| &known.writes)
+            .filter_map(|one| one.line.as_ref())
+            .map(String::len)
+            .sum::<usize>()
+    };
+    assert!(kept() == lines(&pending) && kept() <= MAX_KEPT, "{} bytes", kept());
+    let last = format!("default/s{:05}", all - 1);
+    let told = pending.of(Kind::Service, &last).writes;
+    assert!(told[0].is_change && told[0].write.starts_with("cluster (left out: "), "{told:?}");
+    assert!(pending.unsettled(Kind::Service).contains(&last));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    assert!(text.contains(&format!("ccm_dry_run_pending_writes{{kind=\"Service\",to=\"cluster\"}} {all}\n")), "{text}");
+    // The same write stays the same, and takes room when there is some.
+    pending.seen(large(all - 1));
+    assert_eq!(pending.of(Kind::Service, &last).writes, told);
+    pending.seen(ObjectPlan { writes: vec![], ..large(0) });
+    pending.seen(large(all - 1));
+    let again = pending.of(Kind::Service, &last).writes;
+    assert!(again[0].since == told[0].since && again[0].write.starts_with("cluster PATCH"), "{again:?}");
+    assert_eq!((pending.first(1).left_out, kept()), (99, lines(&pending)));
+    for number in 0..all {
+        pending.seen(ObjectPlan { writes: vec![], ..large(number) });
+    }
+    assert_eq!((pending.first(1), kept()), (PendingPage { list: pending.list(), ..PendingPage::default() }, 0));
 }

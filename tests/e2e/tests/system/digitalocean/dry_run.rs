@@ -101,6 +101,8 @@ async fn a_dry_run_shows_what_it_would_write_once_and_writes_nothing_whatever_ha
     host.await_log(LIMIT, &["this process writes nothing, and takes part in no election"]).await.unwrap();
     let ready = host.await_page("/readyz", 200, LIMIT).await.unwrap();
     assert!(ready.contains("dry run: this process writes nothing"), "{ready}");
+    // The watchdog has begun with the first look.
+    host.await_page("/healthz/dry-run", 200, LIMIT).await.unwrap();
     let (says, no_longer) = ("dry run: would be written", "dry run: would no longer be written");
     await_told(&host, says, "Service default/web", &["cloud POST digitalocean/api /v2/load_balancers"]).await;
     await_told(&host, says, "Service default/web", &["cluster PATCH", "load-balancer-cleanup"]).await;

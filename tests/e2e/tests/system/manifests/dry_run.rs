@@ -78,6 +78,10 @@ async fn a_dry_run_is_installed_in_one_step_with_rights_that_only_read() {
     // So that it says whatever it lacks.
     let host = start(&stage, &["--v=4", "--logging-format=json"]).await;
     host.ready().await;
+    // There is no manager, which is no reason not to be ready.
+    host.await_log(LIMIT, &["dry run: beside nobody: no manager holds Lease kube-system/cloud-controller-manager"])
+        .await
+        .unwrap();
     host.await_log(LIMIT, &["dry run: would be written", "Node n1", "cluster PATCH /api/v1/nodes/n1 "]).await.unwrap();
     host.await_count("ccm_dry_run_looks_total", &[], LIMIT, |looks| looks >= 4.0).await.unwrap();
     host.end().await;

@@ -1,0 +1,60 @@
+//! A dry run that hangs shows the same as one for which nothing changes: only the watchdog tells them apart.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::*;
+
+/// As of `--controller-watchdog-periods`.
+const PERIODS: u32 = 6;
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// An API server that takes so many seconds to say which Nodes were deleted lately, which each look at Nodes asks.
+fn slow(seconds: Arc<AtomicU64>) -> Client {
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let seconds = Arc::clone(&seconds);
+        async move {
+            if request.uri().query().unwrap_or_default().contains("watch=") {
+                return std::future::pending().await;
+            }
+            if request.uri().path().contains("/configmaps/") {
+                tokio::time::sleep(Duration::from_secs(seconds.load(Ordering::Relaxed))).await;
+            }
+            let list = json!({ "metadata": { "resourceVersion": "7" }, "items": [] });
+            Ok::<_, Infallible>(Response::new(Body::from(list.to_string().into_bytes())))
+        }
+    });
+    sealed(&Client::new(service, "default"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_hangs_is_noticed_and_one_that_is_slow_or_has_nothing_to_do_is_not() {
+    let seconds: Arc<AtomicU64> = Arc::default();
+    let mut bench = bench(slow(Arc::clone(&seconds)), vec![]).await;
+    // Nothing else ends what hangs.
+    bench.parts.settings.gate.request_timeout = 10 * DAY;
+    let hours = 2 * 3_600 * SECOND;
+    let periods = &mut bench.parts.periods;
+    (periods.nodes, periods.services, periods.routes, periods.cluster) = (hours, Duration::ZERO, hours, hours);
+    let pulses = bench.parts.pulses.clone();
+    let check = || pulses.check(LOOPS, PERIODS);
+    assert_eq!(check(), Ok(()), "it has not begun");
+    let mut work = std::pin::pin!(dry_run(bench.parts));
+    let mut after = async |time: Duration| {
+        assert!(tokio::time::timeout(time, work.as_mut()).await.is_err(), "it never ends");
+        check()
+    };
+    // Each minute for a day, in most of which nothing is due.
+    for slowness in [0, 200] {
+        seconds.store(slowness, Ordering::Relaxed);
+        for minute in 0..720 {
+            assert_eq!(after(60 * SECOND).await, Ok(()), "{minute} minutes, each answer after {slowness} s");
+        }
+    }
+    seconds.store(DAY.as_secs(), Ordering::Relaxed);
+    assert_eq!(after(1_200 * SECOND).await, Ok(()), "however soon it looks");
+    let told = after(3 * 3_600 * SECOND).await.unwrap_err();
+    assert!(told.starts_with("its loop looks has not turned for "), "{told}");
+    assert!(told.ends_with("; the limit is 1800 s (--controller-watchdog-periods)"), "{told}");
+    seconds.store(0, Ordering::Relaxed);
+    assert_eq!(after(DAY).await, Ok(()), "it goes on");
+}

@@ -1,0 +1,224 @@
+//! Beside whom a dry run works: who holds the Lease for which this process would be a candidate without `--dry-run`. It only reads it.
+//!
+//! As candidates do, it believes no time that somebody else wrote: a Lease is held while its record changes, and for as long after that as its
+//! holder wants to be waited for.
+
+use std::mem::discriminant;
+use std::time::Duration;
+
+use ccm_apiserver::causes;
+use ccm_leader::{holder, promised};
+use ccm_rollout::PeerSettings;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, Client};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+/// From one look at the Lease to the next.
+const PERIOD: Duration = Duration::from_secs(5);
+/// For one look.
+const LIMIT: Duration = Duration::from_secs(10);
+/// What a holder promises that does not say.
+const PROMISED: Duration = Duration::from_secs(15);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Standing {
+    Held(String),
+    Nobodys,
+    Unknown(String),
+}
+
+/// What pages say of the other manager. Cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct Beside(watch::Sender<Option<String>>);
+
+impl Beside {
+    /// One line; none while nobody has found out.
+    pub(crate) fn line(&self) -> Option<String> {
+        self.0.borrow().clone()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn saying(line: &str) -> Self {
+        Self(watch::Sender::new(Some(line.to_owned())))
+    }
+
+    /// Looks until it is dropped.
+    pub(crate) async fn follow(self, client: Client, PeerSettings { namespace, lease, .. }: PeerSettings) {
+        let api: Api<Lease> = Api::namespaced(client, &namespace);
+        let place = format!("{namespace}/{lease}");
+        let read = move || {
+            let (api, lease) = (api.clone(), lease.clone());
+            async move {
+                match timeout(LIMIT, api.get_opt(&lease)).await {
+                    Ok(Err(kube::Error::Api(status))) => Err(format!("{} ({})", status.message, status.code)),
+                    Ok(answer) => answer.map_err(|error| causes(&error)),
+                    Err(_elapsed) => Err(format!("no answer within {LIMIT:?}")),
+                }
+            }
+        };
+        self.look(&place, read).await;
+    }
+
+    async fn look<F: Future<Output = Result<Option<Lease>, String>>>(self, lease: &str, read: impl Fn() -> F) {
+        let (mut record, mut known) = (Record::default(), None);
+        loop {
+            if let Some(now) = record.take(read().await) {
+                let line = told(lease, &now);
+                let is_news = match (&known, &now) {
+                    // The same trouble has many words.
+                    (Some(before), Standing::Unknown(_)) => discriminant(before) != discriminant(&now),
+                    (before, now) => before.as_ref() != Some(now),
+                };
+                match now {
+                    _ if !is_news => {}
+                    Standing::Held(_) => tracing::info!("dry run: {line}"),
+                    Standing::Nobodys | Standing::Unknown(_) => tracing::warn!("dry run: {line}"),
+                }
+                known = Some(now);
+                self.0.send_replace(Some(line));
+            }
+            tokio::time::sleep(PERIOD).await;
+        }
+    }
+}
+
+fn told(lease: &str, standing: &Standing) -> String {
+    match standing {
+        Standing::Held(holder) => format!("beside {holder}, which holds Lease {lease}"),
+        Standing::Nobodys => format!(
+            "beside nobody: no manager holds Lease {lease}, so none is at work, unless it has another Lease \
+             (--leader-elect-resource-name) or none (--leader-elect=false). To let this process do the work, take --dry-run away"
+        ),
+        Standing::Unknown(why) => format!("who holds Lease {lease} cannot be read: {why}"),
+    }
+}
+
+/// What was last in the Lease, and when it changed.
+#[derive(Default)]
+struct Record {
+    last: Option<(Lease, Instant)>,
+    /// Whether it has changed while we looked.
+    has_moved: bool,
+}
+
+impl Record {
+    /// How the Lease stands; none where that is not known yet.
+    fn take(&mut self, read: Result<Option<Lease>, String>) -> Option<Standing> {
+        let lease = match read {
+            Ok(Some(lease)) if !holder(&lease).is_empty() => lease,
+            Ok(_) => {
+                *self = Self { last: None, has_moved: true };
+                return Some(Standing::Nobodys);
+            }
+            Err(why) => return Some(Standing::Unknown(why)),
+        };
+        let now = Instant::now();
+        let same = self.last.as_ref().filter(|(before, _)| before.spec == lease.spec);
+        // The first one may be years old.
+        self.has_moved |= self.last.is_some() && same.is_none();
+        let since = same.map_or(now, |(_, since)| *since);
+        let (name, patience) = (holder(&lease).to_owned(), promised(&lease).unwrap_or(PROMISED).saturating_add(PERIOD));
+        self.last = Some((lease, since));
+        if now.saturating_duration_since(since) > patience {
+            self.has_moved = false;
+            return Some(Standing::Nobodys);
+        }
+        self.has_moved.then_some(Standing::Held(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use parking_lot::Mutex;
+    use serde_json::json;
+    use tracing::span::{Attributes, Id};
+    use tracing::{Event, Metadata, Subscriber};
+
+    use super::*;
+
+    /// Counts the lines of the log.
+    struct Lines(Arc<AtomicUsize>);
+
+    impl Subscriber for Lines {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, _: &tracing::span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+        fn event(&self, _: &Event<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn enter(&self, _: &Id) {}
+
+        fn exit(&self, _: &Id) {}
+    }
+
+    /// What is read at each look.
+    enum Reads {
+        None,
+        Renewed(&'static str),
+        Left(&'static str),
+        Fails(&'static str),
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_works_beside_a_dry_run_is_told_once_per_change_and_that_nobody_does_as_well() {
+        let lines: Arc<AtomicUsize> = Arc::default();
+        let _guard = tracing::subscriber::set_default(Lines(Arc::clone(&lines)));
+        let (reads, looks) = (Mutex::new(Reads::Left("old_1")), AtomicUsize::new(0));
+        let read = || async {
+            let renewed = looks.fetch_add(1, Ordering::Relaxed);
+            let lease = |holder: &str, renewals: usize| {
+                let spec =
+                    json!({ "holderIdentity": holder, "leaseDurationSeconds": 15, "leaseTransitions": renewals });
+                serde_json::from_value(json!({ "metadata": { "name": "ccm" }, "spec": spec })).unwrap()
+            };
+            match &*reads.lock() {
+                Reads::None => Ok(None),
+                Reads::Renewed(holder) => Ok(Some(lease(holder, renewed))),
+                Reads::Left(holder) => Ok(Some(lease(holder, 0))),
+                // An error with a time in it.
+                Reads::Fails(why) => Err(format!("{why} {renewed}")),
+            }
+        };
+        let beside = Beside::default();
+        let mut work = std::pin::pin!(beside.clone().look("kube-system/ccm", read));
+        let mut after = async |seconds: u64| {
+            assert!(timeout(Duration::from_secs(seconds), work.as_mut()).await.is_err(), "it never ends");
+            (beside.line(), lines.swap(0, Ordering::Relaxed))
+        };
+        assert_eq!(after(14).await, (None, 0), "the holder of before may live");
+        for (next, seconds, line, said) in [
+            (Reads::Left("old_1"), 600, "beside nobody: no manager holds Lease kube-system/ccm, ", 1),
+            (Reads::Renewed("other_1"), 600, "beside other_1, which holds Lease kube-system/ccm", 1),
+            (Reads::Renewed("other_2"), 600, "beside other_2, which holds Lease kube-system/ccm", 1),
+            // Its leader is restarted at once.
+            (Reads::Left("other_2"), 12, "beside other_2, ", 0),
+            (Reads::Renewed("other_2"), 600, "beside other_2, ", 0),
+            (Reads::Fails("503"), 600, "who holds Lease kube-system/ccm cannot be read: 503 ", 1),
+            (Reads::Renewed("other_2"), 600, "beside other_2, ", 1),
+            (Reads::Left("other_2"), 600, "beside nobody: ", 1),
+            (Reads::Left(""), 600, "beside nobody: ", 0),
+            (Reads::None, 600, "beside nobody: ", 0),
+            (Reads::Renewed("other_1"), 600, "beside other_1, ", 1),
+            (Reads::None, 600, "beside nobody: ", 1),
+        ] {
+            *reads.lock() = next;
+            let (told, lines) = after(seconds).await;
+            let told = told.unwrap();
+            assert!(told.starts_with(line) && lines == said, "{line}: {told}, {lines} lines");
+        }
+    }
+}
