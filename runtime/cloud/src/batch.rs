@@ -18,8 +18,7 @@ use crate::{Described, Failure, FindError, Finding, Instance, Instances, Need, R
 /// How lookups are merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchSettings {
-    /// Most nodes in one call. Default 200: about 400 KiB of arguments, and one page more or less of any cloud's listing. With 500, the calls of
-    /// a start with 5,000 nodes took 25 MB more.
+    /// Most nodes in one call. Default 500: about 1 MiB of arguments, and one page more or less of any cloud's listing.
     pub max_nodes: NonZeroUsize,
     /// Most calls at the same time. Default 4. Further lookups wait and make the next batch larger.
     pub max_calls: NonZeroUsize,
@@ -30,15 +29,15 @@ pub struct BatchSettings {
 impl Default for BatchSettings {
     fn default() -> Self {
         Self {
-            max_nodes: NonZeroUsize::MIN.saturating_add(199),
+            max_nodes: NonZeroUsize::MIN.saturating_add(499),
             max_calls: NonZeroUsize::MIN.saturating_add(3),
             linger: Duration::from_millis(20),
         }
     }
 }
 
-/// How often one batch is halved. Eight halvings find one bad node among 200; a provider that crashes on every node is not
-/// asked 200 times.
+/// How often one batch is halved. Nine halvings find one bad node among 500; a provider that crashes on every node is not
+/// asked 500 times.
 const MAX_SPLITS: usize = 24;
 /// Most links of a span, as OpenTelemetry's specification has it.
 const MAX_LINKS: usize = 128;
@@ -308,7 +307,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_provider_that_crashes_on_every_node_is_not_asked_for_each_of_them() {
-        let asks = (0..200).map(|i| (format!("poison-{i}"), Need::Metadata)).collect();
+        let asks = (0..500).map(|i| (format!("poison-{i}"), Need::Metadata)).collect();
         let (cloud, answers) = answers(BatchSettings::default(), asks).await;
         assert!(answers.iter().all(Result::is_err));
         assert!(cloud.calls.lock().len() <= 2 * MAX_SPLITS + 1, "{} calls", cloud.calls.lock().len());
