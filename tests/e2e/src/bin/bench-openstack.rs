@@ -369,19 +369,21 @@ impl Bench {
             .theirs("0")
             .figure(format!("restart_{many}_reads"), count(cost.reads), "calls", Some(Target::AtMost(10.0)))
             .theirs("52 for one");
-        // Members are in trees only. All have been read when the host has compared once more, which it does every hour.
-        let survey = ["operation=\"survey\""];
-        let surveys = "ccm_load_balancer_operations_total";
-        let before = host.count(surveys, &survey).await?;
-        host.await_count(surveys, &survey, LIMIT, |now| now > before).await?;
+        // Members are in trees only. All have been read when the host has compared once more, which it does every hour; whatever is missing by
+        // then is a figure.
+        let compared = || {
+            let asked = self.proxy.since(mark);
+            let trees = asked.iter().filter(|exchange| exchange.operation.ends_with("/loadbalancers/*/status"));
+            trees.map(|exchange| exchange.uri.clone()).collect::<BTreeSet<_>>().len()
+        };
+        drop(until(LIMIT, async || Ok(compared() >= many)).await);
         let asked = self.settled(mark).await?;
-        let trees = asked.iter().filter(|exchange| exchange.operation.ends_with("/loadbalancers/*/status"));
-        let trees: BTreeSet<&str> = trees.map(|exchange| exchange.uri.as_str()).collect();
+        let trees = compared();
         let writes = Cost::of(&asked).writes;
         report
             .figure(
                 format!("hour_{many}_members_compared"),
-                count(trees.len()),
+                count(trees),
                 "balancers",
                 Some(Target::AtLeast(count(many))),
             )
@@ -413,6 +415,8 @@ impl Bench {
             drop(nodes.delete(&format!("backend-{number}"), &DeleteParams::default()).await?);
         }
         host.await_count("ccm_routes", &["state=\"in_place\""], LIMIT, |routes| routes == 0.0).await?;
+        // And members with them, of all load balancers: a host that was ended meanwhile would say so.
+        self.settled(mark).await?;
         ended(host).await
     }
 }
