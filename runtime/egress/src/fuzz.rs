@@ -66,7 +66,7 @@ fn redaction() {
         if matches!(encoding(echo.again), Encoding::JsonString | Encoding::Url) {
             forms.extend(encoding(echo.again).encode(&once).ok());
         }
-        // Of a secret that is a part of the placeholder, what takes its place holds it, and tells nobody that it does.
+        // A secret that is a part of the placeholder is in every placeholder. That tells nobody anything.
         forms.retain(|form| !holds(b"(credential token)", form));
         for form in forms {
             let answer = [echo.before.as_slice(), &form, &echo.after].concat();

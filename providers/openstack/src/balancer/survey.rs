@@ -22,7 +22,7 @@ use crate::api::octavia::{self, Balancer, Listener, Member, Monitor, Pool};
 use crate::config::Config;
 use crate::desired::Port;
 
-/// Trees of the first survey: with its lists, and the requests for servers and their ports, a restart costs ten at most.
+/// Trees of the first survey: with five lists, and the requests for servers and their ports, a restart costs ten. Health monitors cost one more.
 const TREES: usize = 1;
 /// How long members that were compared are believed: an hourly survey may come after two thirds of an hour.
 const COMPARED: Duration = Duration::from_secs(1_800);
