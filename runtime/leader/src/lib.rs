@@ -7,12 +7,14 @@
 //! | `election` | candidate, leader, loss, release |
 //! | `fence` | until when this process may write |
 //! | `campaign` | the thread that all of this runs in |
+//! | `beside` | who holds the Lease, for a dry run, which is no candidate |
 //!
 //! The fence is a [`Leadership`]: controllers, requests to the cloud and connections to the API server ask it, and know nothing of Leases.
 //!
 //! No crate does this for us: the existing ones judge by the clocks of others or by none, and none says until when a process may
 //! write. `docs/decisions/0013-leader-election.md` has the reasons.
 
+mod beside;
 mod campaign;
 mod election;
 mod fence;
@@ -33,6 +35,7 @@ use kube::Config;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
+pub use beside::Beside;
 pub use campaign::Campaign;
 pub use lease::{holder, promised};
 pub use settings::Settings;

@@ -11,7 +11,9 @@ use ccm_apiserver::{EventWriter, Pings, client};
 use ccm_cloud::Leadership;
 use ccm_controllers::{ClusterAddresses, Metrics, Reflector, ReflectorHandle};
 use ccm_diagnosis::Target;
+use ccm_leader::Beside;
 use ccm_plan::{DryRunParts, Journal, Kind, LOOPS, Pending, PendingList, PendingPage, Periods, dry_run, sealed};
+use ccm_rollout::PeerSettings;
 use ccm_rollout::opened::Opened;
 use ccm_status::{DryRun as Shown, PendingWrite, ROWS, Rows, Trouble};
 use k8s_openapi::api::core::v1::Service;
@@ -19,7 +21,6 @@ use kube::{Client, Config};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
-use crate::beside::Beside;
 use crate::controllers::{Providers, keeps_routes};
 use crate::plan;
 use crate::stores::Stores;
@@ -107,7 +108,8 @@ impl DryRun {
         }
         // Without an election there is nobody to ask for.
         if args.leader.leader_elect {
-            let following = self.beside.follow(client.clone(), args.leader.peers(None));
+            let PeerSettings { namespace, lease, .. } = args.leader.peers(None);
+            let following = self.beside.follow(client.clone(), namespace, lease);
             tasks.spawn_background("Lease of the other manager", following);
         }
         let changes = providers

@@ -19,7 +19,6 @@
 
 mod access;
 mod annotations;
-mod beside;
 mod check;
 mod completion;
 mod controllers;

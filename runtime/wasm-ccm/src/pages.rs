@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ccm_controllers::Explainer;
 use ccm_diagnosis::{Explained, asked};
-use ccm_leader::Seen;
+use ccm_leader::{Beside, Seen};
 use ccm_plan::Pending;
 use ccm_rollout::status::ProviderStatuses;
 use ccm_sandbox::MemoryBudget;
@@ -26,7 +26,6 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::ApiReviews;
-use crate::beside::Beside;
 use crate::dry_run;
 
 /// Connections at the same time; one more takes the place of the idlest, so that a probe never waits. Probes and scrapers need a handful.

@@ -1,7 +1,12 @@
 use ccm_serving::access::AccessMetrics;
 use ccm_serving::health::Check;
 use clap::Parser;
+use http::Response;
 use k8s_openapi::api::authentication::v1::UserInfo;
+use kube::Client;
+use kube::client::Body;
+use serde_json::json;
+use tokio::time::timeout;
 
 use super::*;
 use ccm_cli::AccessArgs;
@@ -238,12 +243,25 @@ async fn metrics_tell_how_much_memory_calls_may_have_and_how_much_they_have_now(
     assert_eq!(figures().await, [LIMIT, 0]);
 }
 
+/// After a look at a cluster in which nobody has a Lease.
+async fn beside_nobody() -> Beside {
+    let none = || {
+        let told = json!({ "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404 });
+        Response::builder().status(404).body(Body::from(told.to_string().into_bytes()))
+    };
+    let service = tower::service_fn(move |_: Request<Body>| std::future::ready(none()));
+    let (client, beside) = (Client::new(service, "default"), Beside::default());
+    let look = beside.clone().follow(client, "kube-system".to_owned(), "ccm".to_owned());
+    assert!(timeout(Duration::from_secs(1), look).await.is_err(), "it never ends");
+    beside
+}
+
 /// It is legal. Whoever switched the other manager off and forgot `--dry-run` has to see it all the same.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_dry_run_beside_nobody_is_ready_and_says_so_where_people_look() {
-    let (dry_run, says) =
-        (Pending::register(&mut Registry::default(), &[]), "beside nobody: no manager holds the Lease");
-    for (beside, is_said) in [(Beside::saying(says), true), (Beside::default(), false)] {
+    let dry_run = Pending::register(&mut Registry::default(), &[]);
+    let says = "beside nobody: no manager holds Lease kube-system/ccm";
+    for (beside, is_said) in [(beside_nobody().await, true), (Beside::default(), false)] {
         let pages = Pages { dry_run: Some(dry_run.clone()), beside, ..pages() };
         pages.readiness.set("nodes", Ok(()));
         for path in ["/readyz?verbose", "/"] {
@@ -252,6 +270,6 @@ async fn a_dry_run_beside_nobody_is_ready_and_says_so_where_people_look() {
             assert!(text.contains("dry run: this process writes nothing"), "{path}: {text}");
         }
     }
-    let pages = Pages { beside: Beside::saying(says), ..pages() };
+    let pages = Pages { beside: beside_nobody().await, ..pages() };
     assert!(!get(&pages, "/readyz").await.1.contains(says), "it is no dry run");
 }

@@ -7,12 +7,12 @@ use std::mem::discriminant;
 use std::time::Duration;
 
 use ccm_apiserver::causes;
-use ccm_leader::{holder, promised};
-use ccm_rollout::PeerSettings;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
+
+use crate::lease::{holder, promised};
 
 /// From one look at the Lease to the next.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -30,21 +30,16 @@ enum Standing {
 
 /// What pages say of the other manager. Cheap to clone.
 #[derive(Clone, Default)]
-pub(crate) struct Beside(watch::Sender<Option<String>>);
+pub struct Beside(watch::Sender<Option<String>>);
 
 impl Beside {
     /// One line; none while nobody has found out.
-    pub(crate) fn line(&self) -> Option<String> {
+    pub fn line(&self) -> Option<String> {
         self.0.borrow().clone()
     }
 
-    #[cfg(test)]
-    pub(crate) fn saying(line: &str) -> Self {
-        Self(watch::Sender::new(Some(line.to_owned())))
-    }
-
     /// Looks until it is dropped.
-    pub(crate) async fn follow(self, client: Client, PeerSettings { namespace, lease, .. }: PeerSettings) {
+    pub async fn follow(self, client: Client, namespace: String, lease: String) {
         let api: Api<Lease> = Api::namespaced(client, &namespace);
         let place = format!("{namespace}/{lease}");
         let read = move || {
