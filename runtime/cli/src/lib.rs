@@ -5,6 +5,7 @@ mod annotations;
 #[cfg(test)]
 mod cases;
 mod cluster;
+mod completion;
 mod configz;
 pub mod controller_names;
 mod controllers;
@@ -41,6 +42,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 pub use access::AccessArgs;
 pub use annotations::{AnnotationsArgs, AnnotationsOutput};
+pub use completion::{CompletionArgs, ManArgs};
 use controllers::{ClusterArgs, NodeLifecycleArgs, RouteArgs, ServiceArgs};
 pub use doctor::DoctorArgs;
 pub use explain::ExplainArgs;
@@ -48,7 +50,7 @@ use leader::LeaderArgs;
 pub use plan::PlanArgs;
 use provider::SwapArgs;
 pub use provider::{ConfigArgs, ProviderArgs};
-pub use tools::{CheckArgs, CompletionArgs, CompletionShell, InspectArgs, ManArgs, NewArgs, Output, PushArgs};
+pub use tools::{CheckArgs, InspectArgs, NewArgs, Output, PushArgs};
 pub use uninstall::UninstallArgs;
 use webhook::{WebhookArgs, min_tls};
 
@@ -312,11 +314,6 @@ fn cidr(text: &str) -> Result<String, String> {
         Some((IpAddr::V4(_), 0..=32) | (IpAddr::V6(_), 0..=128)) => Ok(text.to_owned()),
         _ => Err(format!("{text:?} is no CIDR, such as 10.244.0.0/16")),
     }
-}
-
-/// All commands with their flags, for what is made of them.
-pub fn definition() -> clap::Command {
-    Cli::command()
 }
 
 /// What the command line asks for, and a line about flags of `run` that have no effect.

@@ -1,4 +1,4 @@
-//! Flags of the tools: `check`, `push`, `inspect`, `new`, `completion`, `man`; and how they show something.
+//! Flags of the tools: `check`, `push`, `inspect`, `new`; and how they show something.
 
 use std::path::PathBuf;
 
@@ -104,31 +104,6 @@ pub struct InspectArgs {
     /// What a component that imports WASI gets.
     #[arg(long, value_name = "WASI", value_parser = wasi(), default_value = "deny-all")]
     pub wasi: Wasi,
-}
-
-/// Flags of `completion`.
-#[derive(Args)]
-pub struct CompletionArgs {
-    /// The shell.
-    pub shell: CompletionShell,
-}
-
-/// Shells that have a script.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum CompletionShell {
-    /// For a line in `~/.bashrc`.
-    Bash,
-    /// As a file `_wasm-ccm` in a folder of `fpath`.
-    Zsh,
-    /// As a file `wasm-ccm.fish` in the folder `completions` of its configuration.
-    Fish,
-}
-
-/// Flags of `man`.
-#[derive(Args)]
-pub struct ManArgs {
-    /// The folder for the pages; it is created if it does not exist.
-    pub folder: PathBuf,
 }
 
 /// How to show something.

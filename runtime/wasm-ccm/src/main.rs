@@ -12,7 +12,7 @@
 //! | [`pages`], [`status`] | the pages of the health port, the one for people among them |
 //! | [`logging`], [`traces`] | who listens to lines of the log, and to spans |
 //! | [`tasks`] | all tasks of the process, and how they end |
-//! | [`annotations`], [`check`], [`completion`], [`inspect`], [`plan`], [`push`] | the commands of these names |
+//! | [`annotations`], [`check`], [`inspect`], [`plan`], [`push`] | the commands of these names |
 //! | [`dry_run`] | `run --dry-run`: what keeps the process from writing, and what it shows instead |
 //! | [`diagnose`] | `doctor`, `explain` and `uninstall`, which `ccm-diagnosis` does |
 //! | [`exit`] | the exit codes of commands that judge something |
@@ -20,7 +20,6 @@
 mod access;
 mod annotations;
 mod check;
-mod completion;
 mod controllers;
 mod diagnose;
 mod dry_run;
@@ -42,7 +41,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use ccm_cli::{Command, NewArgs};
+use ccm_cli::{Command, CompletionArgs, ManArgs, NewArgs};
 use exit::Verdict;
 
 /// glibc's allocator keeps twice the memory in use after a component is compiled and the first lists are read.
@@ -64,8 +63,8 @@ fn main() -> ExitCode {
         Command::Push(args) => push::push(&args),
         Command::Doctor(args) => return code(diagnose::doctor(&args)),
         Command::Explain(args) => return code(diagnose::explain(&args)),
-        Command::Completion(args) => completion::completion(&args),
-        Command::Man(args) => completion::man(&args),
+        Command::Completion(args) => completion(&args),
+        Command::Man(args) => man(&args),
         Command::Plan(args) => return code(plan::plan(&args)),
         Command::Uninstall(args) => return code(diagnose::uninstall(&args)),
         Command::New(args) => new_provider(&args),
@@ -105,6 +104,17 @@ fn new_provider(args: &NewArgs) -> anyhow::Result<()> {
     };
     let folder = ccm_scaffold::create(&here, &args.name, &sdk)?;
     output::print(&format!("{}: a provider that builds; its README.md says what to do next", folder.display()))?;
+    Ok(())
+}
+
+fn completion(args: &CompletionArgs) -> anyhow::Result<()> {
+    output::print(args.script()?.trim_end())?;
+    Ok(())
+}
+
+fn man(args: &ManArgs) -> anyhow::Result<()> {
+    args.write()?;
+    output::print(&format!("{0}: man {0}/wasm-ccm.1 shows the first page", args.folder.display()))?;
     Ok(())
 }
 
