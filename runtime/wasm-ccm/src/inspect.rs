@@ -1,14 +1,16 @@
-//! `wasm-ccm inspect`: what a component is, offers and asks for, found with the code that `run` uses.
+//! `wasm-ccm inspect` and `annotations`: what a component is, offers, asks for and reads, found with the code that `run` uses.
 
 use std::fmt::Write as _;
 
 use anyhow::Result;
+use ccm_annotations::Declaration;
 use ccm_cloud::{Budget, Descriptor, Place, Source, TlsSources};
 use ccm_sandbox::{CONTRACT, ComponentSummary, Pool, Sandbox};
 use serde::Serialize;
 
+use crate::exit::Verdict;
 use crate::output;
-use ccm_cli::{InspectArgs, Output};
+use ccm_cli::{AnnotationsArgs, AnnotationsOutput, InspectArgs, Output};
 use ccm_rollout::Signed;
 use ccm_rollout::config::ProviderRecord;
 use ccm_rollout::config::grants::{UseGrant, needs_no_grant};
@@ -69,6 +71,27 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<()> {
         Output::Text => text(&inspection)?,
     };
     Ok(output::print(text.trim_end())?)
+}
+
+/// Shows the annotations that a component declares, which `ccm-annotations` reads.
+///
+/// # Errors
+///
+/// The step of the gate that the component does not pass, and why.
+pub(crate) fn annotations(args: &AnnotationsArgs) -> Result<Verdict> {
+    let record = args.component.record(args.file.to_string_lossy().into_owned())?;
+    let config = args.config.configure(record)?.check()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let declaration = runtime.block_on(Box::pin(Declaration::of(&config, &args.cluster_name)))?;
+    let told = match args.output {
+        AnnotationsOutput::Text => declaration.text()?,
+        AnnotationsOutput::Json => declaration.json()?,
+        AnnotationsOutput::Cel => declaration.cel(&args.load_balancer_class)?,
+    };
+    output::print(told.trim_end())?;
+    // A policy that refuses nothing is less than whoever asks for one expects.
+    let is_weaker = args.output == AnnotationsOutput::Cel && !declaration.is_judged();
+    Ok(if is_weaker { Verdict::Unjudged } else { Verdict::Good })
 }
 
 fn text(inspection: &Inspection<'_>) -> Result<String> {

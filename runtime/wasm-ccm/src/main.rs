@@ -12,13 +12,13 @@
 //! | [`pages`], [`status`] | the pages of the health port, the one for people among them |
 //! | [`logging`], [`traces`] | who listens to lines of the log, and to spans |
 //! | [`tasks`] | all tasks of the process, and how they end |
-//! | [`annotations`], [`check`], [`inspect`], [`plan`], [`push`] | the commands of these names |
+//! | [`check`], [`plan`], [`push`] | the commands of these names |
+//! | [`inspect`] | `inspect` and `annotations`: what a component says of itself |
 //! | [`dry_run`] | `run --dry-run`: what keeps the process from writing, and what it shows instead |
 //! | [`diagnose`] | `doctor`, `explain` and `uninstall`, which `ccm-diagnosis` does |
 //! | [`exit`] | the exit codes of commands that judge something |
 
 mod access;
-mod annotations;
 mod check;
 mod controllers;
 mod diagnose;
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
     let ended = match command {
         Command::Run(args) => run::run(*args, ignored),
         Command::Inspect(args) => inspect::inspect(&args),
-        Command::Annotations(args) => return code(annotations::annotations(&args)),
+        Command::Annotations(args) => return code(inspect::annotations(&args)),
         Command::Check(args) => check::check(&args),
         Command::Push(args) => push::push(&args),
         Command::Doctor(args) => return code(diagnose::doctor(&args)),
