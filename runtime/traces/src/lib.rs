@@ -8,6 +8,7 @@
 //! | `settings` | reads the variables of OpenTelemetry's specification |
 //! | `layer` | makes spans of a trace of spans of `tracing`; never waits |
 //! | `sender` | sends what has ended in batches, and says once that the collector does not take them |
+//! | `sending` | lets the sender work while the process runs, and ends it |
 //! | `encode` | encodes it |
 //! | `metrics` | counts what was sent and what was lost |
 //!
@@ -20,6 +21,7 @@ mod encode;
 mod layer;
 mod metrics;
 mod sender;
+mod sending;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -31,6 +33,7 @@ use tracing_subscriber::{Layer, Registry};
 use layer::{SpanLayer, Value};
 pub use metrics::TraceMetrics;
 pub use sender::Sender;
+pub use sending::Sending;
 pub use settings::Settings;
 
 /// Who opens spans, for those who read them.
@@ -50,7 +53,7 @@ pub struct Identity {
     pub pod: String,
 }
 
-/// Makes both ends of the queue: the layer opens spans as soon as it is part of the subscriber, [`Sender::run`] sends what has ended.
+/// Makes both ends of the queue: the layer opens spans as soon as it is part of the subscriber, [`Sending`] sends what has ended.
 ///
 /// # Errors
 ///

@@ -56,8 +56,7 @@ impl Sender {
     }
 
     /// Where spans go, as it may be shown.
-    #[must_use]
-    pub fn endpoint(&self) -> String {
+    pub(crate) fn endpoint(&self) -> String {
         self.settings.shown()
     }
 
@@ -72,7 +71,7 @@ impl Sender {
     /// # Cancel safety
     ///
     /// Dropping the future loses what was not sent.
-    pub async fn run(mut self, stop: CancellationToken) {
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
         while let Some(batch) = self.gather(&stop).await {
             self.send(batch, &stop).await;
         }

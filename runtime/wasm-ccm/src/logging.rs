@@ -1,9 +1,11 @@
-//! Structured logs: text for a person at a terminal, JSON for everything else.
+//! Structured logs: text for a person at a terminal, JSON for everything else. Beside them traces (`--trace-otlp`).
 
 use std::io::IsTerminal as _;
 
-use ccm_cli::LogFormat;
-use ccm_traces::TraceLayer;
+use anyhow::{Context as _, Result};
+use ccm_cli::{LogFormat, RunArgs};
+use ccm_rollout::host_pod;
+use ccm_traces::{Identity, Sender, Settings, TraceLayer};
 use tracing::{Dispatch, Subscriber};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -16,6 +18,26 @@ use tracing_subscriber::{EnvFilter, Layer};
 pub(crate) fn start(format: LogFormat, verbosity: u8, traces: Option<TraceLayer>) {
     // An error means that a logger is installed already, which then goes on.
     drop(stack(format, verbosity, traces, std::io::stderr).try_init());
+}
+
+/// Who hears of spans, and who sends them; none where the operator wants no traces.
+///
+/// # Errors
+///
+/// Names the variable that cannot be used.
+pub(crate) fn traces(args: &RunArgs) -> Result<Option<(TraceLayer, Sender)>> {
+    if !args.trace_otlp {
+        return Ok(None);
+    }
+    let variable = |name: &str| std::env::var(name).ok();
+    let Some(settings) = Settings::read(variable).context("--trace-otlp")? else { return Ok(None) };
+    let pod = host_pod(variable).unwrap_or_default();
+    let identity = Identity {
+        cluster: args.cluster_name.clone(),
+        namespace: pod.namespace.unwrap_or_default(),
+        pod: pod.name.unwrap_or_default(),
+    };
+    ccm_traces::open(settings, &identity).context("--trace-otlp").map(Some)
 }
 
 fn stack<W>(format: LogFormat, verbosity: u8, traces: Option<TraceLayer>, writer: W) -> Dispatch
@@ -62,7 +84,6 @@ mod tests {
     use std::sync::Arc;
 
     use ccm_cloud::{SPANS, current_span};
-    use ccm_traces::Identity;
     use parking_lot::Mutex;
 
     use super::*;
@@ -85,7 +106,7 @@ mod tests {
     /// A question whether anybody listens to spans, and no span after it, once cost the next line.
     #[test]
     fn no_line_is_lost_behind_a_span_or_a_question_for_one() {
-        let settings = || ccm_traces::Settings::read(|_| None).unwrap().unwrap();
+        let settings = || Settings::read(|_| None).unwrap().unwrap();
         for format in [LogFormat::Text, LogFormat::Json] {
             for is_traced in [false, true] {
                 let open = || ccm_traces::open(settings(), &Identity::default()).unwrap();

@@ -10,7 +10,7 @@
 //! | [`stores`] | what the process knows of the cluster |
 //! | [`controllers`] | the controllers that `--controllers` selects |
 //! | [`pages`], [`status`] | the pages of the health port, the one for people among them |
-//! | [`logging`], [`traces`] | who listens to lines of the log, and to spans |
+//! | [`logging`] | who listens to lines of the log, and to spans |
 //! | [`tasks`] | all tasks of the process, and how they end |
 //! | [`check`], [`plan`], [`push`] | the commands of these names |
 //! | [`inspect`] | `inspect` and `annotations`: what a component says of itself |
@@ -35,7 +35,6 @@ mod status;
 mod stores;
 mod supervision;
 mod tasks;
-mod traces;
 
 use std::io::Write as _;
 use std::process::ExitCode;

@@ -23,7 +23,7 @@ use ccm_sandbox::{Pool, Sandbox, container_memory, worker_threads};
 use ccm_serving::health::{Check, Health, Readiness};
 use ccm_serving::https;
 use ccm_serving::webhook::{self, Webhook};
-use ccm_traces::{Sender, TraceMetrics};
+use ccm_traces::{Sender, Sending, TraceMetrics};
 use kube::{Client, Config};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
@@ -38,7 +38,6 @@ use crate::pages::{self, Pages, ProcessMetrics};
 use crate::stores::{API_SERVER, Reflectors, depends, wait_for_api_server};
 use crate::supervision::{RunningMetrics, Supervision};
 use crate::tasks::{self, EVENT_WRITER, PROVIDER_EVENT_WRITER, Tasks, in_order};
-use crate::traces::{self, Sending};
 use ccm_cli::RunArgs;
 use ccm_cli::controller_names::{Controller, Selection};
 
@@ -48,7 +47,7 @@ use ccm_cli::controller_names::{Controller, Selection};
 ///
 /// Flags or local configuration are invalid, a task ended by itself, or the leadership is lost.
 pub(crate) fn run(args: RunArgs, ignored: Option<String>) -> Result<()> {
-    let (layer, sender) = traces::open(&args)?.unzip();
+    let (layer, sender) = logging::traces(&args)?.unzip();
     logging::start(args.logging_format, args.v, layer);
     if let Some(ignored) = ignored {
         tracing::warn!("{ignored}");
