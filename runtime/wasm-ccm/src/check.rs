@@ -3,11 +3,10 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use ccm_cloud::{Leadership, NodeSelector};
-use ccm_controllers::{ClusterNodes, FirstList, Metrics, NodeLabels, Reflector};
+use ccm_controllers::{ClusterNodes, NodeLabels};
 use ccm_rollout::compare::{Report, StoreInventory};
 use ccm_rollout::config::{ProviderConfig, ProviderRecord};
 use ccm_rollout::context::{ProcessSecrets, SharedContext};
@@ -15,19 +14,13 @@ use ccm_rollout::gate::Rejected;
 use ccm_rollout::preflight::{self, Checked};
 use ccm_rollout::preview::{self, Preview, PreviewParts};
 use ccm_rollout::source::Source;
-use k8s_openapi::api::core::v1::Service;
 use kube::Client;
-use prometheus_client::registry::Registry;
 use serde::Serialize;
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
 use crate::output;
-use crate::stores::{Stores, depends};
+use crate::stores::{self, depends};
 use ccm_cli::{CheckArgs, ConfigArgs, Output};
-
-/// How long the API server may take for all Nodes and Services.
-const LIST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Forbids all writes.
 struct ReadOnly;
@@ -147,7 +140,7 @@ async fn compare(args: &CheckArgs, config: &ProviderConfig, against: &Source) ->
     let way = ccm_apiserver::config(args.kubeconfig.as_deref(), args.master.as_deref()).await?;
     let client = Client::try_from(way).context("the API server's address or credentials cannot be used")?;
     let mut readers = JoinSet::new();
-    let stores = stores(&client, &mut readers).await?;
+    let stores = stores::read(&client, &mut readers).await?;
     let labels = NodeLabels::new(stores.nodes.reader(), stores.nodes.first_list());
     let context = SharedContext {
         client: Some(client.clone()),
@@ -167,42 +160,6 @@ async fn compare(args: &CheckArgs, config: &ProviderConfig, against: &Source) ->
     preview::preview(config, against, parts).await
 }
 
-/// All Nodes and Services, which `readers` keep up to date.
-///
-/// # Errors
-///
-/// The API server does not give them, or not in time.
-pub(crate) async fn stores(client: &Client, readers: &mut JoinSet<()>) -> Result<Stores> {
-    let metrics = Metrics::register(&mut Registry::default());
-    let nodes = Reflector::new(client.clone(), &metrics.store);
-    let services: Reflector<Service> = Reflector::new(client.clone(), &metrics.store);
-    let stores = Stores { nodes: nodes.handle(), services: Some(services.handle()) };
-    let lists = [("Nodes", nodes.first_list()), ("Services", services.first_list())];
-    readers.spawn(nodes.run(CancellationToken::new()));
-    readers.spawn(services.run(CancellationToken::new()));
-    let complete = async {
-        for (kind, list) in lists {
-            listed(kind, list).await?;
-        }
-        anyhow::Ok(())
-    };
-    let waited = tokio::time::timeout(LIST_TIMEOUT, complete).await;
-    waited
-        .map_err(|_elapsed| anyhow!("the API server did not give all Nodes and Services within {LIST_TIMEOUT:?}"))??;
-    Ok(stores)
-}
-
-/// Waits for a list. Fails at once instead of trying again: a person waits, and can fix the cause.
-async fn listed(kind: &str, mut list: FirstList) -> Result<()> {
-    while list.state().is_err() {
-        ensure!(list.changed().await, "{kind}: the list ended");
-        if let Err(why) = list.state() {
-            bail!("{kind}: {why}; check --kubeconfig and --master, and whether you may list and watch them");
-        }
-    }
-    Ok(())
-}
-
 fn text(Preview { new, before, report, notes }: &Preview) -> String {
     let Report { differences, .. } = report;
     let mut lines = vec![format!("new     {new}"), format!("before  {before}"), format!("asked   {}", report.extent())];
@@ -217,8 +174,6 @@ fn text(Preview { new, before, report, notes }: &Preview) -> String {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use http::{Request, Response, StatusCode};
-    use kube::client::Body;
     use serde_json::json;
 
     use super::*;
@@ -309,38 +264,6 @@ mod tests {
             let error = format!("{:#}", check(&args(&path, &flags)).unwrap_err());
             assert!(error.starts_with(&format!("{path} does not pass the gate (step {step})")), "{error}");
             assert!(error.contains(part), "{error}");
-        }
-    }
-
-    /// With half of the objects, a command would find nothing to do for the others, or take machines and load balancers for nobody's.
-    #[tokio::test(start_paused = true)]
-    async fn a_list_of_which_a_page_fails_is_no_list() {
-        for (kind, status) in [("Services", 500_u16), ("Services", 410), ("Nodes", 401), ("Nodes", 403)] {
-            let service = tower::service_fn(move |request: Request<Body>| async move {
-                let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
-                let (code, body) = match () {
-                    () if query.contains("watch=") => std::future::pending().await,
-                    () if !path.ends_with(&kind.to_lowercase()) => {
-                        (200, json!({ "metadata": { "resourceVersion": "7" }, "items": [] }))
-                    }
-                    () if query.contains("continue=") => {
-                        let (kind, reason) = ("Status", "Scripted");
-                        let failed = json!({ "kind": kind, "status": "Failure", "reason": reason, "message": "page 2", "code": status });
-                        (status, failed)
-                    }
-                    () => {
-                        let first = json!({ "metadata": { "name": "web", "namespace": "default", "uid": "1" } });
-                        (200, json!({ "metadata": { "resourceVersion": "7", "continue": "more" }, "items": [first] }))
-                    }
-                };
-                let mut answer = Response::new(Body::from(body.to_string().into_bytes()));
-                *answer.status_mut() = StatusCode::from_u16(code).unwrap();
-                Ok::<_, std::convert::Infallible>(answer)
-            });
-            let listed = stores(&Client::new(service, "default"), &mut JoinSet::new()).await;
-            let error = format!("{:#}", listed.err().expect("half a list passed for all"));
-            assert!(error.starts_with(&format!("{kind}: ")) && error.contains("page 2"), "{error}");
-            assert!(error.contains("whether you may list and watch them"), "{error}");
         }
     }
 }

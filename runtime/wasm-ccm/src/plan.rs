@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 use crate::controllers::keeps_routes;
 use crate::exit::Verdict;
-use crate::{check, output, run};
+use crate::{output, run, stores};
 use ccm_cli::controller_names::{Controller, Selection};
 use ccm_cli::{Output, PlanArgs, RunArgs};
 
@@ -63,7 +63,7 @@ async fn planned(args: &RunArgs, selection: &Selection, configs: &[ProviderConfi
     // From here on nobody has another one.
     let client = ccm_plan::read_only(&client, Arc::clone(&journal));
     let mut readers = JoinSet::new();
-    let stores = check::stores(&client, &mut readers).await?;
+    let stores = stores::read(&client, &mut readers).await?;
     let services = stores.services.clone().context("the Services are not read")?;
     let nodes = stores.nodes.clone();
     let labels = NodeLabels::new(nodes.reader(), nodes.first_list());

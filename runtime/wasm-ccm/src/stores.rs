@@ -1,9 +1,11 @@
 //! What the process knows of the cluster: whether the API server answers, and the Nodes and Services in memory.
 //!
-//! A standby has all of it, so that it can begin as soon as it leads.
+//! A standby has all of it, so that it can begin as soon as it leads. Commands [read] it once, and fail where
+//! the process tries again.
 
 use std::time::Duration;
 
+use anyhow::{Result, anyhow, bail, ensure};
 use ccm_cloud::Capability;
 use ccm_controllers::{FirstList, Metrics, Node, Reflector, ReflectorHandle, balanced_service};
 use ccm_rollout::backoff;
@@ -11,6 +13,9 @@ use ccm_serving::health::Readiness;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Service;
 use kube::Client;
+use prometheus_client::registry::Registry;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use crate::tasks::Tasks;
 use ccm_cli::controller_names::Selection;
@@ -21,6 +26,8 @@ pub(crate) const API_SERVER: &str = "API server";
 const NODES: &str = "nodes";
 /// The same for Services.
 const SERVICES: &str = "services";
+/// How long the API server may take for all Nodes and Services.
+const LIST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// One reflector per kind, which all controllers share.
 pub(crate) struct Reflectors {
@@ -84,6 +91,42 @@ impl Stores {
     }
 }
 
+/// All Nodes and Services, which `readers` keep up to date.
+///
+/// # Errors
+///
+/// The API server does not give them, or not in time.
+pub(crate) async fn read(client: &Client, readers: &mut JoinSet<()>) -> Result<Stores> {
+    let metrics = Metrics::register(&mut Registry::default());
+    let nodes = Reflector::new(client.clone(), &metrics.store);
+    let services: Reflector<Service> = Reflector::new(client.clone(), &metrics.store);
+    let stores = Stores { nodes: nodes.handle(), services: Some(services.handle()) };
+    let lists = [("Nodes", nodes.first_list()), ("Services", services.first_list())];
+    readers.spawn(nodes.run(CancellationToken::new()));
+    readers.spawn(services.run(CancellationToken::new()));
+    let complete = async {
+        for (kind, list) in lists {
+            listed(kind, list).await?;
+        }
+        anyhow::Ok(())
+    };
+    let waited = tokio::time::timeout(LIST_TIMEOUT, complete).await;
+    waited
+        .map_err(|_elapsed| anyhow!("the API server did not give all Nodes and Services within {LIST_TIMEOUT:?}"))??;
+    Ok(stores)
+}
+
+/// Waits for a list. Fails at once instead of trying again: a person waits, and can fix the cause.
+async fn listed(kind: &str, mut list: FirstList) -> Result<()> {
+    while list.state().is_err() {
+        ensure!(list.changed().await, "{kind}: the list ended");
+        if let Err(why) = list.state() {
+            bail!("{kind}: {why}; check --kubeconfig and --master, and whether you may list and watch them");
+        }
+    }
+    Ok(())
+}
+
 /// Says how a first list stands until it is complete.
 async fn follow(check: &str, mut first_list: FirstList, readiness: Readiness) {
     while let Err(why) = first_list.state() {
@@ -136,9 +179,8 @@ pub(crate) async fn wait_for_api_server(client: &Client, readiness: &Readiness) 
 
 #[cfg(test)]
 mod tests {
-    use http::{Request, Response};
+    use http::{Request, Response, StatusCode};
     use kube::client::Body;
-    use prometheus_client::registry::Registry;
     use serde_json::json;
 
     use super::*;
@@ -167,9 +209,41 @@ mod tests {
         let services = reflectors.services.unwrap();
         let listed = services.first_list();
         tokio::select! {
-            _ = services.run(tokio_util::sync::CancellationToken::new()) => {}
+            _ = services.run(CancellationToken::new()) => {}
             listed = listed.complete() => assert!(listed),
         }
         assert_eq!(needs().unwrap(), "Service default/web");
+    }
+
+    /// With half of the objects, a command would find nothing to do for the others, or take machines and load balancers for nobody's.
+    #[tokio::test(start_paused = true)]
+    async fn a_list_of_which_a_page_fails_is_no_list() {
+        for (kind, status) in [("Services", 500_u16), ("Services", 410), ("Nodes", 401), ("Nodes", 403)] {
+            let service = tower::service_fn(move |request: Request<Body>| async move {
+                let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+                let (code, body) = match () {
+                    () if query.contains("watch=") => std::future::pending().await,
+                    () if !path.ends_with(&kind.to_lowercase()) => {
+                        (200, json!({ "metadata": { "resourceVersion": "7" }, "items": [] }))
+                    }
+                    () if query.contains("continue=") => {
+                        let (kind, reason) = ("Status", "Scripted");
+                        let failed = json!({ "kind": kind, "status": "Failure", "reason": reason, "message": "page 2", "code": status });
+                        (status, failed)
+                    }
+                    () => {
+                        let first = json!({ "metadata": { "name": "web", "namespace": "default", "uid": "1" } });
+                        (200, json!({ "metadata": { "resourceVersion": "7", "continue": "more" }, "items": [first] }))
+                    }
+                };
+                let mut answer = Response::new(Body::from(body.to_string().into_bytes()));
+                *answer.status_mut() = StatusCode::from_u16(code).unwrap();
+                Ok::<_, std::convert::Infallible>(answer)
+            });
+            let listed = read(&Client::new(service, "default"), &mut JoinSet::new()).await;
+            let error = format!("{:#}", listed.err().expect("half a list passed for all"));
+            assert!(error.starts_with(&format!("{kind}: ")) && error.contains("page 2"), "{error}");
+            assert!(error.contains("whether you may list and watch them"), "{error}");
+        }
     }
 }
