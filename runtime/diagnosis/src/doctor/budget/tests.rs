@@ -172,6 +172,8 @@ fn no_more_endpoints_are_kept_than_a_host_has() {
     }
     assert_eq!(told.endpoints.len(), MOST);
     assert_eq!(told.unread.as_deref(), Some("it names more than 1000 endpoints"));
+    told.take("ccm_cloud_requests_limit{provider=\"a\",endpoint=\"0\"} 10", "ccm");
+    assert_eq!(told.endpoints[&["a", "0"].map(str::to_owned)].limit, Some(10.0), "what is told of those counts");
 }
 
 /// By provider and endpoint.

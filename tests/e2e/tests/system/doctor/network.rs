@@ -133,7 +133,7 @@ async fn what_stands_in_the_way_to_the_cloud_is_told_once_and_by_its_name() {
     assert!(ignored.starts_with("ALL_PROXY is set here, and wasm-ccm never reads it"), "{ignored}");
     // What is of no proxy is told beside its provider.
     let withheld = |flags: &[&str]| {
-        let environment = [environment[0], ("REGION", "fra1")];
+        let environment = [environment[0], environment[1], ("REGION", "fra1")];
         let flags = [&offline[..], &["--endpoint=api=https://api.example"], flags].concat();
         let answer = asked_in(&environment, &flags);
         let notes = answer.of("providers").into_iter().filter(|finding| finding["judgement"] == "note");
