@@ -99,3 +99,26 @@ async fn a_collector_is_trusted_by_the_authorities_of_the_operator_and_by_no_oth
         assert_eq!(lines.with("certificate") > 0, !is_trusted, "{file:?}");
     }
 }
+
+#[tokio::test]
+async fn the_end_of_a_process_sends_what_waits_and_a_silent_collector_holds_it_up_for_two_seconds() {
+    let mut collector = Collector::start().await;
+    // Connections wait here for somebody to take them.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let nobody = format!("http://{}", silent.local_addr().unwrap());
+    let started = |url: &str| {
+        let long = ("OTEL_BSP_SCHEDULE_DELAY", "3600000");
+        let (guard, sender, _) = traced(&[("OTEL_EXPORTER_OTLP_ENDPOINT", url), PATIENT, long]);
+        let sending = Sending::start(sender);
+        span("x");
+        (guard, sending)
+    };
+    let (guard, sending) = started(&collector.url);
+    sending.end().await;
+    assert!(collector.bodies.try_recv().is_ok());
+    drop(guard);
+    tokio::time::pause();
+    let ((_guard, sending), begun) = (started(&nobody), Instant::now());
+    sending.end().await;
+    assert_eq!(begun.elapsed().as_secs(), 2);
+}
