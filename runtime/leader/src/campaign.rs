@@ -178,3 +178,38 @@ async fn tell(recorder: &EventRecorder, election: &Election, message: String) {
     };
     recorder.record(request).await;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without a thread: one that has lost the leadership ends the process.
+    fn campaign() -> (watch::Sender<Candidacy>, watch::Sender<()>, Campaign) {
+        let (say, candidacy) = watch::channel(Candidacy::Standby { holder: String::new(), trouble: None });
+        let (end, ended) = watch::channel(());
+        (say, end, Campaign { candidacy, stop: CancellationToken::new(), ended, timing_out: EVENT_TIMEOUT })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_waits_for_the_leadership_hears_that_it_is_lost() {
+        let (say, _end, mut campaign) = campaign();
+        say.send_replace(Candidacy::Lost("why".to_owned()));
+        assert_eq!(campaign.elected().await.unwrap_err().to_string(), "leadership lost: why");
+    }
+
+    /// Exit code 1, for whatever a controller had begun.
+    #[tokio::test(start_paused = true)]
+    async fn a_leadership_that_is_lost_while_the_work_ends_is_an_error_and_the_work_is_waited_for_no_more() {
+        let (say, _end, campaign) = campaign();
+        say.send_replace(Candidacy::Leading);
+        let stop = campaign.stop.clone();
+        let lose = async {
+            tokio::task::yield_now().await;
+            assert!(!stop.is_cancelled(), "the work goes on");
+            say.send_replace(Candidacy::Lost("why".to_owned()));
+        };
+        let (ended, ()) = tokio::join!(campaign.retire(std::future::pending()), lose);
+        assert_eq!(ended.unwrap_err().to_string(), "leadership lost: why");
+        assert!(stop.is_cancelled());
+    }
+}

@@ -79,7 +79,9 @@ impl Stored {
         let (verb, path) = head.split_once(' ').unwrap();
         if path.starts_with("/apis/events.k8s.io/v1/namespaces/kube-system/events") {
             assert_eq!((verb, body["regarding"]["kind"].as_str()), ("post", Some("Lease")));
-            self.notes.push(body["note"].as_str().unwrap().to_owned());
+            let [kind, reason, reporter, note] =
+                ["type", "reason", "reportingController", "note"].map(|field| body[field].as_str().unwrap());
+            self.notes.push(format!("{kind} {reason} of {reporter}: {note}"));
             return (201, body);
         }
         assert!(path.starts_with("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"), "{path}");
@@ -136,7 +138,8 @@ async fn whatever_hangs_elsewhere_the_lease_is_renewed_and_the_end_is_told_and_h
     assert!(!fence.may_write() && fence.time_left().is_zero());
     let stored = stored.lock();
     assert_eq!(stored.lease.as_ref().unwrap()["spec"]["holderIdentity"], json!(""));
-    assert_eq!(stored.notes, ["one became leader", "one stopped leading"]);
+    let told = ["became leader", "stopped leading"];
+    assert_eq!(stored.notes, told.map(|what| format!("Normal LeaderElection of cloud-controller-manager: one {what}")));
 }
 
 /// The Lease was released while a request to the cloud was under way: the next leader could have done the same once more.
