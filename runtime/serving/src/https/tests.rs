@@ -300,3 +300,33 @@ fn a_key_of_another_certificate_is_told_with_both_files_and_their_flags() {
     let key = file("own.key", one.signing_key.serialize_pem());
     assert!(acceptor(Some((&certificate, &key)), MinTls::default()).is_ok());
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_under_way_is_given_when_its_connection_is_too_old() {
+    let (acceptor, connector) = trusted();
+    let (near, far) = tokio::io::duplex(1 << 16);
+    let slow = |_: Request<Incoming>| async {
+        tokio::time::sleep(HEAD_TIMEOUT / 2).await;
+        page(StatusCode::OK, TEXT, "ok")
+    };
+    let client = async {
+        let mut stream = connector.connect(localhost(), far).await.unwrap();
+        stream.write_all(PROBE).await.unwrap();
+        let mut said = vec![];
+        drop(stream.read_to_end(&mut said).await);
+        String::from_utf8(said).unwrap()
+    };
+    let patience = Patience { age: Duration::from_secs(1), ..PATIENCE };
+    let port = converse(near, acceptor, slow, patience, Activity::new(), CancellationToken::new());
+    let (_, said) = tokio::join!(port, client);
+    assert!(said.starts_with("HTTP/1.1 200 OK\r\n"), "{said}");
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_told_with_the_flags_that_choose_another() {
+    let listener = bind(([127, 0, 0, 1], 0).into(), "").await.unwrap();
+    let taken = listener.local_addr().unwrap();
+    let error = bind(taken, "--bind-address and --secure-port").await.unwrap_err();
+    let told = format!("cannot listen on {taken}; choose another with --bind-address and --secure-port");
+    assert!(format!("{error:#}").starts_with(&told), "{error:#}");
+}

@@ -127,6 +127,7 @@ impl ClientCertVerifier for ClientCa {
 
 #[cfg(test)]
 mod tests {
+    use ccm_fake_api::Log;
     use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
     use rustls::pki_types::{PrivateKeyDer, ServerName};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -189,6 +190,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ca.crt");
         let clients = ClientCa::new(("--webhook-client-ca-file", path.clone()));
+        let log = Log::start();
+        clients.take(&Err("no such file".to_owned()));
         assert!(!gets_through(&clients, client_of(&ours)).await, "no file yet");
         for (content, ours_may, other_may) in [
             (ours.pem(), true, false),
@@ -203,6 +206,8 @@ mod tests {
             assert_eq!(gets_through(&clients, client_of(&other)).await, other_may, "{content}");
             assert!(!gets_through(&clients, None).await, "without a certificate");
         }
+        let told = ["cannot be used: nobody may ask before there is one", "cannot be used: the one before is kept"];
+        assert_eq!(told.map(|line| log.lines(line).len()), [1, 1]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -99,4 +99,22 @@ mod tests {
         metrics.certificate_loaded(false);
         assert!(page().contains(&line("ok", 0)) && page().contains(&line("failed", 1)), "{}", page());
     }
+
+    #[test]
+    fn requests_and_their_times_have_upstreams_names_labels_and_buckets() {
+        let mut registry = Registry::default();
+        let metrics = WebhookMetrics::register(&mut registry);
+        metrics.answered(StatusCode::OK, Duration::from_millis(600));
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        let (name, labels) = ("cloud_provider_webhook_request", "code=\"200\",webhook=\"lb-service\"");
+        for line in [
+            format!("{name}_total{{{labels}}} 1\n"),
+            format!("{name}_duration_seconds_sum{{{labels}}} 0.6\n"),
+            format!("{name}_duration_seconds_bucket{{le=\"0.5\",{labels}}} 0\n"),
+            format!("{name}_duration_seconds_bucket{{le=\"0.7\",{labels}}} 1\n"),
+        ] {
+            assert!(text.contains(&line), "no {line} in {text}");
+        }
+    }
 }

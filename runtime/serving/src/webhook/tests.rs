@@ -2,7 +2,12 @@
 
 use http_body_util::{Full, StreamBody};
 use hyper::body::Frame;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 
 use super::*;
 
@@ -17,7 +22,22 @@ impl Reviewer for Unsure {
     }
 }
 
+/// Remembers how much time it is given.
+#[derive(Default)]
+struct Timed(Mutex<Vec<Duration>>);
+
+impl Reviewer for Timed {
+    async fn review(&self, _service: &Service, _before: Option<&Service>, limit: Duration) -> Decision {
+        self.0.lock().push(limit);
+        Decision::default()
+    }
+}
+
 fn webhook(change: impl FnOnce(&mut Settings)) -> Arc<Webhook<Unsure>> {
+    webhook_of(Unsure, change)
+}
+
+fn webhook_of<R: Reviewer>(reviewer: R, change: impl FnOnce(&mut Settings)) -> Arc<Webhook<R>> {
     let mut settings = Settings {
         address: ([127, 0, 0, 1], 0).into(),
         files: Files { certificate: ("", "".into()), key: ("", "".into()) },
@@ -30,7 +50,7 @@ fn webhook(change: impl FnOnce(&mut Settings)) -> Arc<Webhook<Unsure>> {
         online: false,
     };
     change(&mut settings);
-    Webhook::new(settings, Unsure, &mut Registry::default())
+    Webhook::new(settings, reviewer, &mut Registry::default())
 }
 
 /// The review of a new Service.
@@ -174,4 +194,47 @@ fn a_review_is_answered_before_the_api_server_gives_up() {
     ] {
         assert_eq!(webhook.limit(query), limit, "{query:?}");
     }
+}
+
+/// `--webhook-timeout` is for a whole review.
+#[tokio::test(start_paused = true)]
+async fn a_provider_has_the_time_that_a_slow_body_has_left() {
+    let webhook = webhook_of(Timed::default(), |settings| settings.timeout = 8 * S);
+    let late = futures::stream::once(async {
+        sleep(3 * S).await;
+        Ok::<_, std::convert::Infallible>(Frame::data(Bytes::from(review(""))))
+    });
+    let request = Request::post(PATH).header(CONTENT_TYPE, JSON).body(StreamBody::new(Box::pin(late))).unwrap();
+    assert_eq!(text(webhook.answer(request).await).await.0, 200);
+    assert_eq!(*webhook.reviewer.0.lock(), [5 * S]);
+}
+
+/// `--webhook-concurrent-reviews`: API servers keep connections for later.
+#[tokio::test]
+async fn the_port_has_eight_connections_for_each_review() {
+    const LIMIT: Duration = Duration::from_secs(20);
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    let webhook = webhook(|settings| settings.reviews = NonZeroUsize::MIN);
+    let listener = webhook.bind().await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut port = JoinSet::new();
+    port.spawn(webhook.serve(listener, CancellationToken::new()));
+    let connect = async || TcpStream::connect(address).await.unwrap();
+    // When its handshake is refused, all before it have been taken.
+    let refused = async || {
+        let mut stream = connect().await;
+        stream.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+        drop(timeout(LIMIT, stream.read_to_end(&mut vec![])).await.expect("it is refused"));
+    };
+    let mut idle = vec![];
+    for _ in 0..7 {
+        idle.push(connect().await);
+    }
+    refused().await;
+    let first = idle[0].try_read(&mut [0]).unwrap_err();
+    assert_eq!(first.kind(), std::io::ErrorKind::WouldBlock, "there is room for it");
+    idle.push(connect().await);
+    refused().await;
+    let gone = timeout(LIMIT, idle[0].read(&mut [0])).await.expect("it is closed");
+    assert!(matches!(gone, Ok(0) | Err(_)), "{gone:?}");
 }

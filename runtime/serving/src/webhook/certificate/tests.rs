@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use ccm_fake_api::Log;
 use prometheus_client::registry::Registry;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::ServerName;
@@ -91,7 +92,7 @@ fn write(folder: &Path, certificate: &str, key: &str) {
 
 #[tokio::test]
 async fn a_pair_that_is_overwritten_is_served_and_a_broken_one_is_not() {
-    let mut bench = Bench::new();
+    let (log, mut bench) = (Log::start(), Bench::new());
     bench.look();
     bench.look();
     assert!(!bench.serves("one").await, "there is none yet");
@@ -120,6 +121,8 @@ async fn a_pair_that_is_overwritten_is_served_and_a_broken_one_is_not() {
     bench.look();
     assert!(bench.serves("two").await && !bench.serves("one").await);
     assert_eq!(bench.counts(), (2, 6), "read once");
+    let told = ["no review can be answered before there is one", "cannot be used: the one before is kept"];
+    assert_eq!(told.map(|line| log.lines(line).len()), [1, 5]);
 }
 
 /// As kubelet does with a mounted Secret: the files are links through `..data`, which is switched.
