@@ -126,6 +126,8 @@ fn expires(what: &str, end: Option<Timestamp>, now: Timestamp) -> Finding {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::admissionregistration::v1::ServiceReference;
+
     use super::*;
 
     #[test]
@@ -168,6 +170,26 @@ mod tests {
         assert_eq!(authority(&hook, Timestamp::now()).judgement, Judgement::Wrong);
         for secret in [None, Some(Secret::default())] {
             assert_eq!(served(secret.as_ref(), &hook, Timestamp::now()).judgement, Judgement::Wrong);
+        }
+    }
+
+    #[test]
+    fn a_certificate_for_another_name_than_that_of_the_service_is_told() {
+        let key = || rcgen::KeyPair::generate().unwrap();
+        let mut parameters = rcgen::CertificateParams::default();
+        parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let ca = rcgen::CertifiedIssuer::self_signed(parameters, key()).unwrap();
+        let mut hook = ValidatingWebhook { name: NAME.to_owned(), ..ValidatingWebhook::default() };
+        hook.client_config.ca_bundle = Some(k8s_openapi::ByteString(ca.pem().into_bytes()));
+        hook.client_config.service =
+            Some(ServiceReference { name: "hook".into(), namespace: "kube-system".into(), ..Default::default() });
+        for (name, judgement) in [("hook.kube-system.svc", Judgement::Good), ("hook.default.svc", Judgement::Wrong)] {
+            let parameters = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
+            let leaf = parameters.signed_by(&key(), &ca).unwrap().pem();
+            let data = [(CERTIFICATE.to_owned(), k8s_openapi::ByteString(leaf.into_bytes()))].into();
+            let secret = Secret { data: Some(data), ..Secret::default() };
+            let finding = served(Some(&secret), &hook, Timestamp::now());
+            assert_eq!(finding.judgement, judgement, "{finding:?}");
         }
     }
 }
