@@ -11,7 +11,7 @@ use ccm_apiserver::{EventWriter, Pings, client};
 use ccm_cloud::Leadership;
 use ccm_controllers::{ClusterAddresses, Metrics, Reflector, ReflectorHandle};
 use ccm_diagnosis::Target;
-use ccm_plan::{DryRunParts, Journal, Kind, LOOPS, Pending, PendingList, PendingPage, Periods, dry_run, sealed};
+use ccm_plan::{Asked, DryRunParts, Journal, Kind, LOOPS, Pending, PendingList, PendingPage, Periods, dry_run, sealed};
 use ccm_rollout::opened::Opened;
 use ccm_status::{DryRun as Shown, PendingWrite, ROWS, Rows, Trouble};
 use k8s_openapi::api::core::v1::Service;
@@ -113,12 +113,12 @@ impl DryRun {
         let changes = providers
             .iter()
             .flat_map(|(slot, _)| [slot.generations(), slot.doubts(), slot.offers(), slot.recoveries()]);
-        let opened = |providers: &Providers| {
-            let open = |(slot, classes): &(ccm_rollout::ProviderSlot, Vec<String>)| Opened {
+        let asked = |providers: &Providers| {
+            let opened = |(slot, classes): &(ccm_rollout::ProviderSlot, Vec<String>)| Opened {
                 provider: slot.component(),
                 classes: classes.clone(),
             };
-            providers.iter().map(open).collect()
+            providers.iter().map(opened).map(Asked::from).collect()
         };
         // Where no controller reads Services, there are none.
         let nobody = || -> ReflectorHandle<Service> { Reflector::new(client.clone(), &metrics.store).handle() };
@@ -130,7 +130,7 @@ impl DryRun {
             services: stores.services.unwrap_or_else(nobody),
             client,
             nodes: stores.nodes,
-            providers: Box::new(move || opened(&providers)),
+            providers: Box::new(move || asked(&providers)),
             addresses,
             controllers: plan::planned_controllers(selection),
             settings: plan::settings(args, selection)?,

@@ -16,8 +16,10 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::sealed;
 
+mod greedy;
 mod many;
 mod pace;
+mod provider;
 mod watchdog;
 
 const SECOND: Duration = Duration::from_secs(1);
