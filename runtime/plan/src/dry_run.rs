@@ -40,7 +40,7 @@ const CLUSTER_PAUSE: Duration = Duration::from_secs(10);
 /// Services that are planned at the same time, as a number: so many wishes fit into a survey, and so many plans into memory.
 const SERVICES_AT_ONCE: usize = 500;
 /// The names of the loops of a dry run, for the watchdog.
-pub const LOOPS: &[&str] = &[LOOKS];
+pub(crate) const LOOPS: &[&str] = &[LOOKS];
 const LOOKS: &str = "looks";
 /// A look turns with each object, and none takes longer: the work on it has limits of its own. Between two looks it turns so often.
 const MIN_TURN: Duration = Duration::from_secs(300);
@@ -70,7 +70,7 @@ pub struct DryRunParts {
     pub journal: Arc<Journal>,
     /// Takes what would be written.
     pub pending: Pending,
-    /// Hear whether it goes on, under the names of [`LOOPS`].
+    /// Hear whether it goes on.
     pub pulses: Pulses,
     /// The providers of the moment, in the operator's order.
     pub providers: Box<dyn Fn() -> Vec<Asked> + Send + Sync>,
@@ -257,7 +257,9 @@ async fn work(parts: &DryRunParts, agenda: &Mutex<Agenda>, news: &Notify) {
     loop {
         // Anew each time: other providers may take longer.
         let pulse = Arc::new(parts.pulses.begin(LOOKS, turn(parts)));
+        let begun = parts.pending.looking().begins();
         let looked = Box::pin(look(parts, &due, &pulse)).await;
+        drop(begun);
         let now = Instant::now();
         {
             let mut agenda = agenda.lock();

@@ -17,6 +17,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
+use crate::looking::Looking;
 use crate::report::{Kind, ObjectPlan, Write, plain};
 
 /// Most bytes of one write that are told; a body can be as long as a request.
@@ -144,6 +145,7 @@ pub struct Pending {
     as_of: Arc<Mutex<BTreeMap<Kind, Option<Timestamp>>>>,
     /// Bytes of all lines. It is changed with the objects locked.
     kept: Arc<AtomicUsize>,
+    looking: Looking,
     metrics: PendingMetrics,
 }
 
@@ -166,9 +168,16 @@ impl Pending {
     pub fn register(registry: &mut Registry, kinds: &[Kind]) -> Self {
         let metrics = PendingMetrics::register(registry);
         let as_of = kinds.iter().map(|kind| (*kind, None)).collect();
-        let this = Self { objects: Arc::default(), as_of: Arc::new(Mutex::new(as_of)), kept: Arc::default(), metrics };
+        let (as_of, looking) = (Arc::new(Mutex::new(as_of)), Looking::default());
+        let this = Self { objects: Arc::default(), as_of, kept: Arc::default(), looking, metrics };
         Kind::ALL.into_iter().for_each(|kind| this.count(&BTreeMap::new(), kind));
         this
+    }
+
+    /// What the dry run does at this moment.
+    #[must_use]
+    pub const fn looking(&self) -> &Looking {
+        &self.looking
     }
 
     /// All of it.

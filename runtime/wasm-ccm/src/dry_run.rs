@@ -11,8 +11,9 @@ use ccm_apiserver::{EventWriter, Pings, client};
 use ccm_cloud::Leadership;
 use ccm_controllers::{ClusterAddresses, Metrics, Reflector, ReflectorHandle};
 use ccm_diagnosis::Target;
-use ccm_plan::{Asked, DryRunParts, Journal, Kind, LOOPS, Pending, PendingList, PendingPage, Periods, dry_run, sealed};
+use ccm_plan::{Asked, DryRunParts, Journal, Kind, Pending, PendingList, PendingPage, Periods, dry_run, sealed};
 use ccm_rollout::opened::Opened;
+use ccm_serving::health::Check;
 use ccm_status::{DryRun as Shown, PendingWrite, ROWS, Rows, Trouble};
 use k8s_openapi::api::core::v1::Service;
 use kube::{Client, Config};
@@ -122,6 +123,7 @@ impl DryRun {
         };
         // Where no controller reads Services, there are none.
         let nobody = || -> ReflectorHandle<Service> { Reflector::new(client.clone(), &metrics.store).handle() };
+        let looking = self.pending.looking().clone();
         let parts = DryRunParts {
             journal: self.journal,
             pending: self.pending,
@@ -137,7 +139,8 @@ impl DryRun {
             periods: periods(args),
             is_talkative: args.v >= 4 || args.trace_http,
         };
-        supervision.watch(HEALTH_CHECK, LOOPS);
+        let (pulses, periods) = (supervision.pulses.clone(), supervision.periods.get());
+        supervision.health.add(Check::new(HEALTH_CHECK, move || looking.check(&pulses, periods)));
         let stop = tasks.stop.clone();
         tasks.spawn_reader("dry run", async move {
             stop.run_until_cancelled(dry_run(parts)).await;
@@ -207,6 +210,7 @@ pub(crate) fn shown(pending: &Pending) -> Shown {
     };
     Shown {
         as_of: as_of.map(|at| format!("{at:.0}")),
+        looking: pending.looking().line(),
         changes,
         left_out,
         writes: Rows { all, first: writes.iter().map(write).collect() },
@@ -331,7 +335,10 @@ pub(crate) mod tests {
         let pending = Pending::register(&mut Registry::default(), &[Kind::Node]);
         let target = Target::Node { name: "n1".to_owned() };
         assert_eq!(lines(&pending, &target), ["nothing was looked at yet"]);
-        assert_eq!(shown(&pending).as_of, None);
+        assert_eq!((shown(&pending).as_of, shown(&pending).looking), (None, None));
+        let _begun = pending.looking().begins();
+        let looking = shown(&pending).looking.unwrap();
+        assert!(looking.starts_with("looking since 20") && looking.ends_with(" s"), "{looking}");
     }
 
     /// Who would switch believes "would write nothing".
