@@ -11,7 +11,9 @@ use ccm_apiserver::{EventWriter, Pings, client};
 use ccm_cloud::Leadership;
 use ccm_controllers::{ClusterAddresses, Metrics, Reflector, ReflectorHandle};
 use ccm_diagnosis::Target;
-use ccm_plan::{Asked, DryRunParts, Journal, Kind, Pending, PendingList, PendingPage, Periods, dry_run, sealed};
+use ccm_plan::{
+    Asked, DryRunParts, Journal, Kind, Looking, Pending, PendingList, PendingPage, Periods, dry_run, sealed,
+};
 use ccm_rollout::opened::Opened;
 use ccm_serving::health::Check;
 use ccm_status::{DryRun as Shown, PendingWrite, ROWS, Rows, Trouble};
@@ -114,16 +116,17 @@ impl DryRun {
         let changes = providers
             .iter()
             .flat_map(|(slot, _)| [slot.generations(), slot.doubts(), slot.offers(), slot.recoveries()]);
-        let asked = |providers: &Providers| {
+        let looking = self.pending.looking().clone();
+        let asked = |providers: &Providers, looking: &Looking| {
             let opened = |(slot, classes): &(ccm_rollout::ProviderSlot, Vec<String>)| Opened {
                 provider: slot.component(),
                 classes: classes.clone(),
             };
-            providers.iter().map(opened).map(Asked::from).collect()
+            providers.iter().map(opened).map(|opened| Asked::new(opened, looking)).collect()
         };
         // Where no controller reads Services, there are none.
         let nobody = || -> ReflectorHandle<Service> { Reflector::new(client.clone(), &metrics.store).handle() };
-        let looking = self.pending.looking().clone();
+        let watched = looking.clone();
         let parts = DryRunParts {
             journal: self.journal,
             pending: self.pending,
@@ -132,7 +135,7 @@ impl DryRun {
             services: stores.services.unwrap_or_else(nobody),
             client,
             nodes: stores.nodes,
-            providers: Box::new(move || asked(&providers)),
+            providers: Box::new(move || asked(&providers, &looking)),
             addresses,
             controllers: plan::planned_controllers(selection),
             settings: plan::settings(args, selection)?,
@@ -140,7 +143,7 @@ impl DryRun {
             is_talkative: args.v >= 4 || args.trace_http,
         };
         let (pulses, periods) = (supervision.pulses.clone(), supervision.periods.get());
-        supervision.health.add(Check::new(HEALTH_CHECK, move || looking.check(&pulses, periods)));
+        supervision.health.add(Check::new(HEALTH_CHECK, move || watched.check(&pulses, periods)));
         let stop = tasks.stop.clone();
         tasks.spawn_reader("dry run", async move {
             stop.run_until_cancelled(dry_run(parts)).await;

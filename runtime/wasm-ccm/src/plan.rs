@@ -8,7 +8,7 @@ use ccm_apiserver::ApiGateSettings;
 use ccm_apiserver::ApiMetrics;
 use ccm_cloud::{BatchSettings, NodeSelector};
 use ccm_controllers::{AddressSources, ClusterAddresses, NodeLabels, NodeSettings, PodRanges};
-use ccm_plan::{Asked, Controllers, Found, Journal, ObjectPlan, PlanParts, Settings, Target, Totals};
+use ccm_plan::{Asked, Controllers, Found, Journal, Looking, ObjectPlan, PlanParts, Settings, Target, Totals};
 use ccm_rollout::config::ProviderConfig;
 use ccm_rollout::context::{ProcessSecrets, SharedContext};
 use ccm_rollout::opened;
@@ -114,7 +114,7 @@ async fn planned(
         secrets: ProcessSecrets::default(),
     };
     let providers = Box::pin(opened::open(configs, client.clone(), context)).await?;
-    let providers = providers.into_iter().map(Asked::from).collect();
+    let providers = providers.into_iter().map(|opened| Asked::new(opened, &Looking::default())).collect();
     let shares_nodes = configs.iter().any(|one| one.grants.sharing().is_ok_and(|shared| shared.nodes));
     let addresses = ClusterAddresses::new(AddressSources {
         service_ranges: args.service_cluster_ip_range.clone(),

@@ -17,6 +17,7 @@ use super::*;
 use crate::sealed;
 
 mod greedy;
+mod hangs;
 mod many;
 mod pace;
 mod provider;

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::sync::atomic::Ordering;
 
-use super::provider::{Fake, cluster, not_ready, providers, served};
+use super::provider::{Fake, asks, cluster, not_ready, served};
 use super::*;
 use crate::planner::{Target, plan};
 use crate::report::ObjectPlan;
@@ -18,7 +18,7 @@ async fn greedy(hangs: &'static [&'static str]) -> (Bench, Arc<Fake>) {
     let mut bench = bench(cluster(nodes, vec![]), vec![]).await;
     let parts = &mut bench.parts;
     let red = Arc::new(Fake { changes: CHANGES, hangs, ..Fake::new("red", &parts.journal) });
-    parts.providers = providers(&[&red]);
+    asks(parts, &[&red]);
     parts.settings.node_lifecycle.min_age = Duration::ZERO;
     // A call for each Node.
     parts.settings.batches.max_nodes = NonZeroUsize::MIN;
@@ -46,7 +46,7 @@ async fn what_a_comparison_of_services_would_change_is_held_by_nobody() {
     let services = (0..100).map(|number| served("red", &format!("s{number:03}"))).collect();
     let mut bench = bench(cluster(vec![], services), vec![]).await;
     let red = Arc::new(Fake { changes: CHANGES, ..Fake::new("red", &bench.parts.journal) });
-    bench.parts.providers = providers(&[&red]);
+    asks(&mut bench.parts, &[&red]);
     bench.parts.settings.service.survey_size = NonZeroUsize::MIN;
     let pending = bench.parts.pending.clone();
     assert!(tokio::time::timeout(SECOND, dry_run(bench.parts)).await.is_err(), "it never ends");

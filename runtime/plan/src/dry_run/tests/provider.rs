@@ -120,11 +120,14 @@ impl Fake {
 }
 
 /// These are the providers of a dry run.
-pub(super) fn providers(fakes: &[&Arc<Fake>]) -> Box<dyn Fn() -> Vec<Asked> + Send + Sync> {
+pub(super) fn asks(parts: &mut DryRunParts, fakes: &[&Arc<Fake>]) {
     let fakes: Vec<Arc<Fake>> = fakes.iter().map(|fake| Arc::clone(fake)).collect();
-    let asked =
-        |fake: &Arc<Fake>| Asked::of(Arc::clone(fake), vec![fake.name.to_owned()], 60 * SECOND, OPTIONAL.to_vec());
-    Box::new(move || fakes.iter().map(asked).collect())
+    let looking = parts.pending.looking().clone();
+    let asked = move |fake: &Arc<Fake>| {
+        let classes = vec![fake.name.to_owned()];
+        Asked::of(Arc::clone(fake), classes, 60 * SECOND, OPTIONAL.to_vec(), &looking)
+    };
+    parts.providers = Box::new(move || fakes.iter().map(&asked).collect());
 }
 
 impl Instances for Fake {
