@@ -70,6 +70,12 @@ impl Failure {
     pub fn new(reaction: Reaction, message: impl Into<String>) -> Self {
         Self { reaction, message: message.into(), retry_after: None, field: None, request: None }
     }
+
+    /// A provider gave no answer to a call of this operation in time.
+    #[must_use]
+    pub fn unanswered(operation: &str, provider: &str, limit: Duration) -> Self {
+        Self::new(Reaction::Retry, format!("{operation} of {provider}: no answer within {limit:?}"))
+    }
 }
 
 /// The field, where there is one: what must be mended is named wherever the failure is shown.

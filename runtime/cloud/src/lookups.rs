@@ -2,6 +2,9 @@
 //! of its own, so that a slow or broken one holds up nobody else's nodes.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::{Batcher, Described, Failure, Instance, Need, Reaction};
 
@@ -72,20 +75,39 @@ impl Lookups {
     ///
     /// # Errors
     ///
-    /// The failure of the first provider that cannot answer.
-    pub async fn find(&self, node: impl Described + 'static, need: Need) -> Result<Option<Box<Instance>>, Failure> {
-        let node: Arc<dyn Described> = Arc::new(node);
+    /// The failure of the first provider that cannot answer, or is not done when `limit` is over.
+    pub async fn find(
+        &self,
+        node: impl Described + 'static,
+        need: Need,
+        limit: Duration,
+    ) -> Result<Option<Box<Instance>>, Failure> {
+        let asked = Mutex::new("");
+        let found = tokio::time::timeout(limit, self.found(Arc::new(node), need, |name| *asked.lock() = name));
+        found.await.unwrap_or_else(|_elapsed| Err(Failure::unanswered("instances.find", &asked.lock(), limit)))
+    }
+
+    /// Says whom it asks.
+    async fn found<'a>(
+        &'a self,
+        node: Arc<dyn Described>,
+        need: Need,
+        asks: impl Fn(&'a str),
+    ) -> Result<Option<Box<Instance>>, Failure> {
         if let [only] = &*self.members {
+            asks(&only.name);
             return only.batcher.ask(node, need).await;
         }
         if let Some(id) = node.provider_id() {
             let Some(member) = self.members.iter().find(|member| (member.claims)(id)) else {
                 return Err(foreign("no configured provider takes care of this provider ID"));
             };
+            asks(&member.name);
             return member.batcher.ask(node, need).await;
         }
         let mut absent = false;
         for member in self.members.iter() {
+            asks(&member.name);
             match member.batcher.ask(Arc::clone(&node), need).await {
                 Ok(None) => absent = true,
                 Err(failure) if failure.reaction == Reaction::Elsewhere => {}
@@ -105,13 +127,19 @@ mod tests {
     use tokio::task::JoinSet;
 
     use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(300);
     use crate::{BatchSettings, Descriptor, FindError, Finding, InstanceState, Instances, Node};
 
-    /// Knows the machines whose name begins with its own name, and cannot tell about those that have `down` and its name in it.
+    /// Knows the machines whose name begins with its own name, and cannot tell about those that have `down` and its name in it. Never answers
+    /// about one that `hangs`.
     struct Cloud(&'static str);
 
     impl Instances for Cloud {
         async fn find(&self, nodes: Vec<Node>, _: Need) -> Result<Vec<Finding>, FindError> {
+            if nodes.iter().any(|node| node.name == format!("{}-hangs", self.0)) {
+                return std::future::pending().await;
+            }
             let answer = |node: Node| match node.name.as_str() {
                 name if name.contains(&format!("{}-down", self.0)) => {
                     Finding::Unknown(Failure::new(Reaction::Retry, "down"))
@@ -149,9 +177,10 @@ mod tests {
         };
         let lookups = Lookups::new(clouds.iter().map(member).collect());
         let node = Node { name: name.into(), provider_id: provider_id.map(Into::into), ..Node::default() };
-        match lookups.find(node, Need::Metadata).await {
+        match lookups.find(node, Need::Metadata, LIMIT).await {
             Ok(Some(instance)) => instance.provider_id,
             Ok(None) => "absent".into(),
+            Err(failure) if failure.message.contains("no answer") => failure.message,
             Err(failure) => failure.reaction.as_str().into(),
         }
     }
@@ -205,6 +234,19 @@ mod tests {
         }
         assert_eq!(alone.keepers().map(|keeper| alone.name_of(keeper)).collect::<Vec<_>>(), ["red"]);
         assert_eq!(both.keepers().map(|keeper| both.name_of(keeper)).collect::<Vec<_>>(), ["red", "blue", ""]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_gives_no_answer_in_time_is_named() {
+        for (name, provider_id, wanted) in [
+            ("red-hangs", Some("red://1"), "red"),
+            ("blue-hangs", Some("blue://1"), "blue"),
+            ("blue-hangs", None, "blue"),
+        ] {
+            let error = told(&["red", "blue"], name, provider_id).await;
+            assert_eq!(error, format!("instances.find of {wanted}: no answer within 300s"), "{name}");
+        }
+        assert_eq!(told(&["red"], "red-hangs", None).await, "instances.find of red: no answer within 300s");
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,12 +9,10 @@ use std::hash::{Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cloud::Cluster;
 use ccm_controllers::{
     ClusterAddresses, Node, Pulse, Pulses, ReflectorHandle, has_finalizer, is_load_balancer, is_uninitialized,
     told_of_service,
 };
-use ccm_rollout::opened::Opened;
 use futures::future::select_all;
 use k8s_openapi::api::core::v1::Service;
 use kube::{Client, ResourceExt as _};
@@ -27,6 +25,7 @@ use tracing::instrument::WithSubscriber as _;
 
 use crate::agenda::{Agenda, Look, Pace, Waits};
 use crate::api_server::read_only;
+use crate::asked::Asked;
 use crate::journal::Journal;
 use crate::pending::Pending;
 use crate::planner::{Controllers, PlanParts, Planner, Settings, lookup_timeout, name_of};
@@ -41,7 +40,7 @@ const CLUSTER_PAUSE: Duration = Duration::from_secs(10);
 /// Services that are planned at the same time, as a number: so many wishes fit into a survey, and so many plans into memory.
 const SERVICES_AT_ONCE: usize = 500;
 /// The names of the loops of a dry run, for the watchdog.
-pub const LOOPS: &[&str] = &[LOOKS];
+pub(crate) const LOOPS: &[&str] = &[LOOKS];
 const LOOKS: &str = "looks";
 /// A look turns with each object, and none takes longer: the work on it has limits of its own. Between two looks it turns so often.
 const MIN_TURN: Duration = Duration::from_secs(300);
@@ -71,10 +70,10 @@ pub struct DryRunParts {
     pub journal: Arc<Journal>,
     /// Takes what would be written.
     pub pending: Pending,
-    /// Hear whether it goes on, under the names of [`LOOPS`].
+    /// Hear whether it goes on.
     pub pulses: Pulses,
     /// The providers of the moment, in the operator's order.
-    pub providers: Box<dyn Fn() -> Vec<Opened> + Send + Sync>,
+    pub providers: Box<dyn Fn() -> Vec<Asked> + Send + Sync>,
     /// Grow when providers are others, offer something else, or answer again: then everything is looked at.
     pub changes: Vec<watch::Receiver<u64>>,
     /// All Nodes. The list must be complete.
@@ -184,8 +183,8 @@ async fn hear(
     let (node_store, service_store) = (parts.nodes.reader(), parts.services.reader());
     // What is told of Services where somebody looks after the cluster as a whole.
     let told = |service: &Service| {
-        let descriptor = |opened: &Opened| Cluster::descriptor(&*opened.provider);
-        told_of_service(service, (parts.providers)().iter().map(descriptor).collect())
+        let descriptors = (parts.providers)().into_iter().map(|provider| provider.descriptor);
+        told_of_service(service, descriptors.collect())
     };
     let mut marks: HashMap<(String, String), u64> =
         service_store.state().iter().map(|service| (name_of(service), told(service))).collect();
@@ -258,7 +257,9 @@ async fn work(parts: &DryRunParts, agenda: &Mutex<Agenda>, news: &Notify) {
     loop {
         // Anew each time: other providers may take longer.
         let pulse = Arc::new(parts.pulses.begin(LOOKS, turn(parts)));
+        let begun = parts.pending.looking().begins();
         let looked = Box::pin(look(parts, &due, &pulse)).await;
+        drop(begun);
         let now = Instant::now();
         {
             let mut agenda = agenda.lock();
@@ -400,7 +401,11 @@ async fn look(parts: &DryRunParts, due: &BTreeSet<Look>, pulse: &Arc<Pulse>) -> 
     .await;
     let (names, all) = (nodes_of(parts, due), due.contains(&Look::Nodes).then_some(Kind::Node));
     if !names.is_empty() || all.is_some() {
-        pending.looked(Box::pin(said(parts, planner.nodes(&names))).await, all);
+        let mut nodes = Box::pin(said(parts, planner.nodes(&names))).await;
+        while let Some(node) = Box::pin(said(parts, nodes.next())).await {
+            pending.seen(node);
+        }
+        pending.ended(&[Kind::Node], all);
     }
     let (names, all) = (services_of(parts, due), due.contains(&Look::Services).then_some(Kind::Service));
     for some in names.chunks(SERVICES_AT_ONCE) {

@@ -45,6 +45,12 @@ impl Journal {
         std::mem::take(&mut *self.0.lock()).stopped
     }
 
+    /// How many stopped writes it holds.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> usize {
+        self.0.lock().stopped.len()
+    }
+
     /// Is cancelled when a change of a cloud is stopped, or was since then.
     pub(crate) fn change_of_a_cloud(&self) -> CancellationToken {
         self.0.lock().change.clone()

@@ -16,8 +16,11 @@
 
 mod agenda;
 mod api_server;
+mod asked;
 mod dry_run;
 mod journal;
+mod looking;
+mod nodes;
 mod patch;
 mod pending;
 mod planner;
@@ -25,9 +28,11 @@ mod report;
 mod sealed;
 
 pub use api_server::read_only;
-pub use dry_run::{DryRunParts, LOOPS, Periods, dry_run};
+pub use asked::Asked;
+pub use dry_run::{DryRunParts, Periods, dry_run};
 pub use journal::Journal;
+pub use looking::{Begun, Looking};
 pub use pending::{Pending, PendingList, PendingPage, PendingWrite};
-pub use planner::{Controllers, PlanParts, Settings, Target, plan};
-pub use report::{Kind, ObjectPlan, Plan, Write};
+pub use planner::{Controllers, Found, PlanParts, Settings, Target, plan};
+pub use report::{Kind, ObjectPlan, Totals, Write};
 pub use sealed::sealed;

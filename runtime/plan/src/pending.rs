@@ -1,12 +1,10 @@
 //! What a dry run would write, as far as it knows by now: for the log, the status page, `explain` and the metrics.
 
-use std::borrow::Cow;
-use std::collections::hash_map::DefaultHasher;
+mod kept;
+mod standing;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::hash::{Hash as _, Hasher as _};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use k8s_openapi::jiff::Timestamp;
 use parking_lot::Mutex;
@@ -15,25 +13,11 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use serde_json::Value;
 
-use crate::report::{Kind, ObjectPlan, Write, plain};
-
-/// Most bytes of one write that are told; a body can be as long as a request.
-const MAX_TOLD: usize = 4_096;
-/// Most bytes of all writes that are kept to be told; of more than that, it is only kept where they go.
-const MAX_KEPT: usize = 16 * 1_024 * 1_024;
-/// What is told in the place of a write that is not kept.
-const LEFT_OUT: &str =
-    "(left out: a dry run keeps 16 MiB of what would be written; `wasm-ccm plan` shows all of one object)";
-/// Most writes of one object that a look says in the log, as a number; the others are counted.
-const MAX_LINES: usize = 64;
-
-/// Changes with each write of anybody to an object, or is made up of the time: another value is no other write.
-const FLEETING: [&str; 5] =
-    ["resourceVersion", "lastTransitionTime", "lastHeartbeatTime", "lastUpdateTime", "timeAdded"];
-/// The same in a note: it tells how far the cloud is, and the ID of the request that said so.
-const FLEETING_IN_NOTES: &str = "message";
+use crate::looking::Looking;
+use crate::pending::kept::{Known, Object, Objects};
+use crate::pending::standing::Standing;
+use crate::report::{Kind, ObjectPlan};
 
 /// Where a write goes that only the host reads.
 const NOTE: &str = "note";
@@ -72,29 +56,6 @@ impl PendingMetrics {
         registry.register("ccm_dry_run_looks", help, this.looks.clone());
         this
     }
-}
-
-/// A write that stays the same.
-#[derive(Debug, Clone, PartialEq)]
-struct Standing {
-    /// Where it goes.
-    to: &'static str,
-    /// What it is, for people: the write itself may be large. None where it is left out.
-    line: Option<String>,
-    /// Of the write without what is fleeting.
-    digest: u64,
-    since: Timestamp,
-}
-
-/// How an object stands.
-#[derive(Debug, Clone, Default, PartialEq)]
-struct Known {
-    writes: Vec<Standing>,
-    /// Digests of those of the last look after which all was known: what is carried along does not grow while the cloud fails.
-    certain: BTreeSet<u64>,
-    /// More may follow, of which nobody knows.
-    more_may_follow: bool,
-    unknown: Option<String>,
 }
 
 /// A write that is kept back, for people.
@@ -139,25 +100,11 @@ pub struct PendingPage {
 /// What would be written. Cheap to clone.
 #[derive(Clone)]
 pub struct Pending {
-    objects: Arc<Mutex<BTreeMap<Object, Known>>>,
+    objects: Arc<Mutex<Objects>>,
     /// Of each kind that is looked at, the time of the last look; none before all of that kind were looked at.
     as_of: Arc<Mutex<BTreeMap<Kind, Option<Timestamp>>>>,
-    /// Bytes of all lines. It is changed with the objects locked.
-    kept: Arc<AtomicUsize>,
+    looking: Looking,
     metrics: PendingMetrics,
-}
-
-/// Which object it is.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Object {
-    kind: Kind,
-    name: String,
-}
-
-impl fmt::Display for Object {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.kind.as_str(), self.name)
-    }
 }
 
 impl Pending {
@@ -166,9 +113,16 @@ impl Pending {
     pub fn register(registry: &mut Registry, kinds: &[Kind]) -> Self {
         let metrics = PendingMetrics::register(registry);
         let as_of = kinds.iter().map(|kind| (*kind, None)).collect();
-        let this = Self { objects: Arc::default(), as_of: Arc::new(Mutex::new(as_of)), kept: Arc::default(), metrics };
+        let (as_of, looking) = (Arc::new(Mutex::new(as_of)), Looking::default());
+        let this = Self { objects: Arc::default(), as_of, looking, metrics };
         Kind::ALL.into_iter().for_each(|kind| this.count(&BTreeMap::new(), kind));
         this
+    }
+
+    /// What the dry run does at this moment.
+    #[must_use]
+    pub const fn looking(&self) -> &Looking {
+        &self.looking
     }
 
     /// All of it.
@@ -234,7 +188,7 @@ impl Pending {
         let object = Object { kind: plan.kind, name: plan.name.clone() };
         let mut objects = self.objects.lock();
         let before = objects.get(&object).map(Known::tally).unwrap_or_default();
-        take(&mut objects, &self.kept, plan, Timestamp::now());
+        objects.take(plan, Timestamp::now());
         let now = objects.get(&object).map(Known::tally).unwrap_or_default();
         // What differs: whoever counts all after each of many is not done in time.
         let kind = object.kind.as_str();
@@ -267,13 +221,13 @@ impl Pending {
             let is_gone = |object: &Object| object.kind == kind && !there.contains(object.name.as_str());
             let gone: Vec<Object> = objects.keys().filter(|object| is_gone(object)).cloned().collect();
             for object in gone {
-                take(&mut objects, &self.kept, ObjectPlan { kind, name: object.name, ..ObjectPlan::default() }, now);
+                objects.take(ObjectPlan { kind, name: object.name, ..ObjectPlan::default() }, now);
             }
         }
         let kinds: BTreeSet<Kind> = plans.iter().map(|plan| plan.kind).collect();
         let kinds: Vec<Kind> = kinds.into_iter().collect();
         for plan in plans {
-            take(&mut objects, &self.kept, plan, now);
+            objects.take(plan, now);
         }
         drop(objects);
         self.ended(&kinds, kind);
@@ -293,124 +247,6 @@ impl Pending {
             .unknown
             .get_or_create(&KindLabels { kind: kind.as_str() })
             .set(number(unknown.saturating_add(usize::from(is_unseen))));
-    }
-}
-
-/// Takes what is known of an object by now, and tells what is new.
-fn take(objects: &mut BTreeMap<Object, Known>, kept: &AtomicUsize, plan: ObjectPlan, now: Timestamp) {
-    let ObjectPlan { kind, name, decision, writes, more_may_follow, unknown } = plan;
-    let object = Object { kind, name };
-    let before = objects.remove(&object).unwrap_or_default();
-    let without = |some: &[Standing], others: &[Standing]| -> Vec<Standing> {
-        let others: BTreeSet<u64> = others.iter().map(|other| other.digest).collect();
-        some.iter().filter(|one| !others.contains(&one.digest)).cloned().collect()
-    };
-    let mut writes: Vec<Standing> = writes.iter().map(|write| Standing::of(write, &before, now)).collect();
-    if unknown.is_some() {
-        // A note would only say so as well.
-        writes.retain(Standing::is_change);
-        // Not known is not nothing: what was known before stands until something else is.
-        let certain = before.writes.iter().filter(|one| before.certain.contains(&one.digest));
-        writes.extend(without(&certain.cloned().collect::<Vec<_>>(), &writes));
-    }
-    let certain = match &unknown {
-        Some(_) => before.certain.clone(),
-        None => writes.iter().map(|one| one.digest).collect(),
-    };
-    let more_may_follow = more_may_follow || unknown.is_some() && before.more_may_follow;
-    let decision = plain(&decision.unwrap_or_default());
-    let new = without(&writes, &before.writes);
-    for write in new.iter().take(MAX_LINES) {
-        tracing::info!(%object, write = %write.text(), decision, more_may_follow, "dry run: would be written");
-    }
-    let gone = without(&before.writes, &writes);
-    for write in gone.iter().take(MAX_LINES) {
-        tracing::info!(%object, write = %write.text(), "dry run: would no longer be written");
-    }
-    let more = [&new, &gone].map(|all| all.len().saturating_sub(MAX_LINES)).iter().sum::<usize>();
-    if more > 0 {
-        tracing::info!(%object, more, "dry run: there are more such writes than the log shows");
-    }
-    match (&before.unknown, &unknown) {
-        (None, Some(why)) => tracing::warn!(%object, why = plain(why), "dry run: what would be written is not known"),
-        (Some(_), None) => tracing::info!(%object, "dry run: what would be written is known"),
-        _ => {}
-    }
-    let bytes = |line: &Option<String>| line.as_ref().map_or(0, String::len);
-    let given_back = before.writes.iter().map(|one| bytes(&one.line)).sum();
-    let mut total = kept.load(Ordering::Relaxed).saturating_sub(given_back);
-    for write in &mut writes {
-        let with_it = total.saturating_add(bytes(&write.line));
-        match with_it <= MAX_KEPT {
-            true => total = with_it,
-            false => write.line = None,
-        }
-    }
-    kept.store(total, Ordering::Relaxed);
-    if !writes.is_empty() || unknown.is_some() {
-        objects.insert(object, Known { writes, certain, more_may_follow, unknown: unknown.map(|why| plain(&why)) });
-    }
-}
-
-impl Known {
-    /// How many writes go to each of [`PLACES`], and whether something is not known.
-    fn tally(&self) -> ([i64; 3], i64) {
-        let number =
-            |to| self.writes.iter().filter(|one| one.to == to).fold(0, |count: i64, _| count.saturating_add(1));
-        (PLACES.map(number), i64::from(self.unknown.is_some()))
-    }
-}
-
-impl Standing {
-    fn of(write: &Write, before: &Known, now: Timestamp) -> Self {
-        let (to, method, path, body) = write.parts();
-        let fleeting: &[&str] = if to == NOTE { &[FLEETING_IN_NOTES] } else { &[] };
-        let mut hasher = DefaultHasher::new();
-        (to, method, &path, lasting(body, fleeting).to_string()).hash(&mut hasher);
-        let digest = hasher.finish();
-        let known = before.writes.iter().find(|known| known.digest == digest);
-        Self { to, line: Some(line(to, method, &path, body)), digest, since: known.map_or(now, |known| known.since) }
-    }
-
-    fn told(&self, object: &Object) -> PendingWrite {
-        let is_change = self.is_change();
-        PendingWrite { object: object.to_string(), write: self.text().into_owned(), since: self.since, is_change }
-    }
-
-    fn text(&self) -> Cow<'_, str> {
-        self.line.as_deref().map_or_else(|| Cow::Owned(format!("{} {LEFT_OUT}", self.to)), Cow::Borrowed)
-    }
-
-    fn is_change(&self) -> bool {
-        self.to != NOTE
-    }
-}
-
-fn line(to: &str, method: &str, path: &str, body: &Value) -> String {
-    let mut line = plain(&format!("{to} {method} {path}"));
-    if !body.is_null() {
-        line = format!("{line} {body}");
-    }
-    if line.len() > MAX_TOLD {
-        line.truncate(line.floor_char_boundary(MAX_TOLD));
-        line.push('…');
-    }
-    line
-}
-
-/// A body without what is fleeting in it, `more` included: also the tests of a JSON patch, which name the state that it is bound to.
-fn lasting(body: &Value, more: &[&str]) -> Value {
-    match body {
-        Value::Object(members) => {
-            let is_fleeting = |name: &str| FLEETING.contains(&name) || more.contains(&name);
-            let kept = members.iter().filter(|(name, _)| !is_fleeting(name));
-            Value::Object(kept.map(|(name, value)| (name.clone(), lasting(value, more))).collect())
-        }
-        Value::Array(items) => {
-            let is_test = |item: &&Value| item.get("op").and_then(Value::as_str) == Some("test");
-            Value::Array(items.iter().filter(|item| !is_test(item)).map(|item| lasting(item, more)).collect())
-        }
-        other => other.clone(),
     }
 }
 

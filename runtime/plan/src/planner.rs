@@ -1,21 +1,18 @@
 //! Has the controllers rehearse, one object after the other, and gathers what each of them would write.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use ccm_apiserver::{ApiGate, ApiGateSettings, EventRecorder, EventSettings};
-use ccm_cloud::{BatchSettings, Batcher, Capability, Cluster, Lookups, Member};
+use ccm_cloud::{BatchSettings, Capability, Lookups, Member};
 use ccm_controllers::{
     ClusterAddresses, ClusterController, ClusterControllerParts, ClusterMember, ClusterNodes, ClusterSettings,
     JournalPlace, LoadBalancerMember, LoadBalancerMembers, Metrics, Node, NodeController, NodeControllerParts,
     NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings, NodeSettings, PodRanges, Pulse,
-    ReflectorHandle, Rehearsed, RouteController, RouteControllerParts, RouteMember, RouteSettings, ServiceController,
+    ReflectorHandle, RouteController, RouteControllerParts, RouteMember, RouteSettings, ServiceController,
     ServiceControllerParts, ServiceMemory, ServiceRehearsal, ServiceSettings,
 };
-use ccm_rollout::opened::Opened;
-use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Service;
 use kube::Client;
 use kube::runtime::reflector::ObjectRef;
@@ -24,11 +21,11 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tracing::instrument::WithSubscriber as _;
 
+use crate::asked::Asked;
 use crate::journal::{Journal, Stopped};
-use crate::report::{Kind, ObjectPlan, Plan};
+use crate::nodes::Nodes;
+use crate::report::{Kind, ObjectPlan, Totals};
 
-/// Nodes that are asked about at the same time, so that the lookups become few calls.
-const NODES: usize = 500;
 /// Number of consecutive calls that a lookup may wait for.
 const LOOKUP_CALLS: u32 = 5;
 
@@ -104,7 +101,7 @@ pub struct PlanParts {
     /// Its journal, which is the leadership of the providers as well.
     pub journal: Arc<Journal>,
     /// The providers in the operator's order.
-    pub providers: Vec<Opened>,
+    pub providers: Vec<Asked>,
     /// All Nodes. The list must be complete.
     pub nodes: ReflectorHandle<Node>,
     /// All Services. The list must be complete.
@@ -117,19 +114,39 @@ pub struct PlanParts {
     pub settings: Settings,
 }
 
-/// Says what the host would write, and writes nothing.
+/// Takes what is planned for an object.
+pub type Found<'a> = dyn FnMut(ObjectPlan) -> Result<()> + Send + 'a;
+
+/// Says what the host would write, and writes nothing. Each object is handed to `found` as soon as it is planned, so that nobody holds what
+/// all of them come to: the one that was asked for; of all, those with writes or with something that is not known.
 ///
 /// # Errors
 ///
-/// There is no such object, or the controller that takes care of it is not among those that run.
-pub async fn plan(parts: PlanParts, target: Target) -> Result<Plan> {
+/// There is no such object, or the controller that takes care of it is not among those that run; or `found` has failed.
+pub async fn plan(parts: PlanParts, target: Target, found: &mut Found<'_>) -> Result<Totals> {
     let mut work = JoinSet::new();
     let planner = Planner::new(parts, &mut work);
+    let mut totals = Totals::default();
     match target {
-        Target::All => Ok(planner.all().await),
-        Target::Service { namespace, name } => planner.service(&namespace, &name).await,
-        Target::Node(name) => planner.node(&name).await,
+        Target::All => {
+            let mut found = |object: ObjectPlan| {
+                totals.add(&object);
+                if object.says_nothing() { Ok(()) } else { found(object) }
+            };
+            planner.all(&mut found).await?;
+        }
+        Target::Service { namespace, name } => {
+            let object = planner.service(&namespace, &name).await?;
+            totals.add(&object);
+            found(object)?;
+        }
+        Target::Node(name) => {
+            let object = planner.node(&name).await?;
+            totals.add(&object);
+            found(object)?;
+        }
     }
+    Ok(totals)
 }
 
 pub(crate) struct Planner {
@@ -155,12 +172,12 @@ impl Planner {
         // Nobody writes Events.
         let (recorder, _) = EventRecorder::new(gate.clone(), metrics.events.clone(), EventSettings::default());
         let batches = parts.settings.batches;
-        let member = |opened: &Opened| {
-            let (batcher, lookups) = Batcher::new(Arc::clone(&opened.provider), batches);
+        let member = |provider: &Asked| {
+            let (batcher, lookups) = provider.batcher(batches);
             work.spawn(lookups.with_current_subscriber());
-            let provider = Arc::clone(&opened.provider);
-            let name = provider.descriptor().name.clone();
-            Member { name, claims: Box::new(move |id: &str| provider.descriptor().owns(id)), batcher }
+            let descriptor = Arc::clone(&provider.descriptor);
+            let name = descriptor.name.clone();
+            Member { name, claims: Box::new(move |id: &str| descriptor.owns(id)), batcher }
         };
         let lookups = Lookups::new(parts.providers.iter().map(member).collect());
         Self { parts, gate, recorder, metrics, lookups, pulse: None }
@@ -171,93 +188,66 @@ impl Planner {
         Self { pulse: Some(pulse), ..self }
     }
 
-    fn goes_on(&self) {
+    pub(crate) fn goes_on(&self) {
         if let Some(pulse) = &self.pulse {
             pulse.beat();
         }
     }
 
-    async fn all(&self) -> Plan {
-        let mut plan = Plan::default();
-        let mut nodes: Vec<String> =
+    /// What was stopped since the last time.
+    pub(crate) fn stopped(&self) -> Vec<Stopped> {
+        self.parts.journal.take()
+    }
+
+    async fn all(&self, found: &mut Found<'_>) -> Result<()> {
+        let mut names: Vec<String> =
             self.parts.nodes.reader().state().iter().map(|node| node.name.to_string()).collect();
-        nodes.sort_unstable();
-        for node in self.nodes(&nodes).await {
-            plan.add(node);
+        names.sort_unstable();
+        let mut nodes = Box::pin(self.nodes(&names)).await;
+        while let Some(node) = nodes.next().await {
+            found(node)?;
         }
         let services = self.parts.services.reader().state();
         let mut services: Vec<(String, String)> = services.iter().map(|service| name_of(service)).collect();
         services.sort_unstable();
-        for service in self.services(&services).await {
-            plan.add(service);
+        if let Some(controller) = self.service_rehearsal(&services).await {
+            for name in &services {
+                found(self.rehearsed(&controller, name).await)?;
+            }
         }
         for object in self.routes().await.into_iter().chain(self.cluster().await) {
-            plan.add(object);
+            found(object)?;
         }
-        plan
+        Ok(())
     }
 
-    async fn service(&self, namespace: &str, name: &str) -> Result<Plan> {
+    async fn service(&self, namespace: &str, name: &str) -> Result<ObjectPlan> {
         let key = ObjectRef::<Service>::new(name).within(namespace);
         let missing = || format!("there is no Service {namespace}/{name}; `kubectl get services -A` lists all");
         self.parts.services.reader().get(&key).with_context(missing)?;
-        if !self.parts.controllers.service {
-            bail!("--controllers leaves out the service controller: nothing is done for Services");
-        }
-        let objects = self.services(&[(namespace.to_owned(), name.to_owned())]).await;
-        Ok(Plan { looked_at: objects.len(), objects })
+        let names = [(namespace.to_owned(), name.to_owned())];
+        let [name] = &names;
+        let left_out = "--controllers leaves out the service controller: nothing is done for Services";
+        let controller = self.service_rehearsal(&names).await.context(left_out)?;
+        Ok(self.rehearsed(&controller, name).await)
     }
 
-    async fn node(&self, name: &str) -> Result<Plan> {
+    async fn node(&self, name: &str) -> Result<ObjectPlan> {
         let missing = || format!("there is no Node {name}; `kubectl get nodes` lists all");
         self.parts.nodes.reader().get(&ObjectRef::new(name)).with_context(missing)?;
+        let left_out = "--controllers leaves out cloud-node and cloud-node-lifecycle: nothing is done for Nodes";
+        Box::pin(self.nodes(&[name.to_owned()])).await.next().await.context(left_out)
+    }
+
+    /// Nodes with these names, which come in their order.
+    pub(crate) async fn nodes<'a>(&'a self, names: &'a [String]) -> Nodes<'a> {
         let Controllers { node, node_lifecycle, .. } = self.parts.controllers;
-        if !(node || node_lifecycle) {
-            bail!("--controllers leaves out cloud-node and cloud-node-lifecycle: nothing is done for Nodes");
-        }
-        let objects = self.nodes(&[name.to_owned()]).await;
-        Ok(Plan { looked_at: objects.len(), objects })
-    }
-
-    pub(crate) async fn nodes(&self, names: &[String]) -> Vec<ObjectPlan> {
-        let mut rehearsed: BTreeMap<&str, (Rehearsed, Vec<Stopped>)> = BTreeMap::new();
-        if self.parts.controllers.node {
-            let node = self.node_controller().rehearsal();
-            // As a list: the compiler does not see that a stream of this iterator may go to another thread.
-            let asked: Vec<_> = names.iter().map(|name| async { (name.as_str(), node.rehearse(name).await) }).collect();
-            let mut asked = futures::stream::iter(asked).buffer_unordered(NODES);
-            while let Some((name, done)) = asked.next().await {
-                self.goes_on();
-                rehearsed.insert(name, (done, vec![]));
-            }
-            for stopped in self.parts.journal.take() {
-                if let Some((_, writes)) = node_in(&stopped).and_then(|name| rehearsed.get_mut(name)) {
-                    writes.push(stopped);
-                }
-            }
-        }
-        if self.parts.controllers.node_lifecycle {
-            let lifecycle = self.node_lifecycle_controller().rehearsal().await;
-            for name in names {
-                let Rehearsed { decision, unknown } = lifecycle.rehearse(name).await;
-                self.goes_on();
-                let (before, stopped) = rehearsed.entry(name).or_default();
-                before.decision = decision.or(before.decision.take());
-                before.unknown = before.unknown.take().or(unknown);
-                stopped.extend(self.parts.journal.take());
-            }
-        }
-        let planned = |(name, (done, stopped)): (&str, _)| ObjectPlan::new(Kind::Node, name.to_owned(), done, stopped);
-        rehearsed.into_iter().map(planned).collect()
-    }
-
-    async fn services(&self, names: &[(String, String)]) -> Vec<ObjectPlan> {
-        let Some(controller) = self.service_rehearsal(names).await else { return vec![] };
-        let mut planned = vec![];
-        for name in names {
-            planned.push(self.rehearsed(&controller, name).await);
-        }
-        planned
+        let node = node.then(|| self.node_controller().rehearsal());
+        let lifecycle = match node_lifecycle {
+            true => Some(self.node_lifecycle_controller().rehearsal().await),
+            false => None,
+        };
+        Nodes::new(self, names, node, lifecycle)
     }
 
     /// A controller that looks at these Services; none where the host runs no service controller.
@@ -265,7 +255,12 @@ impl Planner {
         if !self.parts.controllers.service {
             return None;
         }
-        Some(Box::pin(self.service_controller().rehearsal(names, || self.goes_on())).await)
+        let goes_on = || {
+            self.goes_on();
+            // It is dropped anyway, and would be much from many calls.
+            drop(self.stopped());
+        };
+        Some(Box::pin(self.service_controller().rehearsal(names, goes_on)).await)
     }
 
     pub(crate) async fn rehearsed(
@@ -311,8 +306,8 @@ impl Planner {
     // === The controllers ===
 
     /// Providers with an optional interface, each with its place in the operator's order.
-    fn able(&self, capability: Capability) -> impl Iterator<Item = (usize, &Opened)> {
-        self.parts.providers.iter().enumerate().filter(move |(_, opened)| opened.provider.has(capability))
+    fn able(&self, capability: Capability) -> impl Iterator<Item = (usize, &Asked)> {
+        self.parts.providers.iter().enumerate().filter(move |(_, provider)| provider.has(capability))
     }
 
     fn told(&self) -> ClusterNodes {
@@ -358,12 +353,12 @@ impl Planner {
 
     fn service_controller(&self) -> ServiceController {
         let PlanParts { nodes, services, .. } = &self.parts;
-        let member = |opened: &Opened| LoadBalancerMember {
-            provider: Arc::new(Arc::clone(&opened.provider)),
-            classes: opened.classes.clone(),
+        let member = |provider: &Asked| LoadBalancerMember {
+            provider: Arc::clone(&provider.balancers),
+            classes: provider.classes.clone(),
         };
         let members: LoadBalancerMembers =
-            self.able(Capability::LoadBalancers).map(|(place, opened)| (place, member(opened))).collect();
+            self.able(Capability::LoadBalancers).map(|(place, provider)| (place, member(provider))).collect();
         ServiceController::new(ServiceControllerParts {
             gate: self.gate.clone(),
             services: services.reader(),
@@ -388,8 +383,8 @@ impl Planner {
     fn route_controller(&self) -> Option<RouteController> {
         let (settings, ranges) = self.parts.settings.route.clone()?;
         let nodes = &self.parts.nodes;
-        let member = |(_, opened): (usize, &Opened)| RouteMember {
-            source: Arc::new(Arc::clone(&opened.provider)),
+        let member = |(_, provider): (usize, &Asked)| RouteMember {
+            source: Arc::clone(&provider.routes),
             nodes: self.told(),
             recoveries: vec![],
         };
@@ -409,8 +404,8 @@ impl Planner {
 
     fn cluster_controller(&self) -> ClusterController {
         let PlanParts { nodes, services, .. } = &self.parts;
-        let member = |(_, opened): (usize, &Opened)| ClusterMember {
-            cluster: Arc::clone(&opened.provider) as Arc<dyn Cluster>,
+        let member = |(_, provider): (usize, &Asked)| ClusterMember {
+            cluster: Arc::clone(&provider.cluster),
             nodes: self.told(),
             recoveries: vec![],
         };
@@ -430,8 +425,8 @@ impl Planner {
 }
 
 /// As long as a lookup may take with the slowest of these providers.
-pub(crate) fn lookup_timeout(providers: &[Opened]) -> Duration {
-    let longest = providers.iter().map(|opened| opened.provider.call_time()).max();
+pub(crate) fn lookup_timeout(providers: &[Asked]) -> Duration {
+    let longest = providers.iter().map(|provider| provider.call_time).max();
     longest.unwrap_or_default().saturating_mul(LOOKUP_CALLS)
 }
 
@@ -439,10 +434,4 @@ pub(crate) fn lookup_timeout(providers: &[Opened]) -> Duration {
 pub(crate) fn name_of(service: &Service) -> (String, String) {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     (text(&service.metadata.namespace), text(&service.metadata.name))
-}
-
-/// The Node that a write of the cluster is about.
-fn node_in(stopped: &Stopped) -> Option<&str> {
-    let Stopped::Cluster { path, .. } = stopped else { return None };
-    path.strip_prefix("/api/v1/nodes/")?.split('/').next()
 }

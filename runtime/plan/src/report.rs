@@ -12,14 +12,20 @@ use crate::journal::Stopped;
 /// What is said of what comes after a change of a cloud.
 const FOLLOWS: &str = "more writes may follow: what follows depends on the answer of the cloud";
 
-/// What the host would do.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Plan {
+/// What a plan of all its objects comes to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
     /// How many objects were looked at.
     pub looked_at: usize,
-    /// Those that were asked for; of all, only those with writes or with something that is not known.
-    pub objects: Vec<ObjectPlan>,
+    /// Writes to clouds.
+    cloud: usize,
+    /// Writes to the cluster.
+    cluster: usize,
+    /// Notes of the host to itself.
+    notes: usize,
+    /// Objects of which something is not known.
+    unknown: usize,
+    more_may_follow: bool,
 }
 
 /// What is planned for.
@@ -111,29 +117,43 @@ pub enum Write {
     },
 }
 
-impl Plan {
+impl Totals {
     /// Whether a cloud or the cluster would be changed. Notes of the host to itself do not count.
     #[must_use]
-    pub fn has_changes(&self) -> bool {
-        self.objects.iter().flat_map(|object| &object.writes).any(|write| !matches!(write, Write::Note { .. }))
+    pub const fn has_changes(&self) -> bool {
+        self.cloud > 0 || self.cluster > 0
     }
 
     /// Whether something is not known.
     #[must_use]
-    pub fn has_unknown(&self) -> bool {
-        self.objects.iter().any(|object| object.unknown.is_some())
+    pub const fn has_unknown(&self) -> bool {
+        self.unknown > 0
     }
 
-    /// Adds an object that is one of many: left out where there is nothing to say of it.
-    pub(crate) fn add(&mut self, object: ObjectPlan) {
-        self.looked_at = self.looked_at.saturating_add(1);
-        if !object.writes.is_empty() || object.unknown.is_some() {
-            self.objects.push(object);
+    /// Counts an object that was looked at.
+    pub(crate) fn add(&mut self, object: &ObjectPlan) {
+        let one_more = |count: &mut usize| *count = count.saturating_add(1);
+        one_more(&mut self.looked_at);
+        for write in &object.writes {
+            one_more(match write {
+                Write::Cloud { .. } => &mut self.cloud,
+                Write::Cluster { .. } => &mut self.cluster,
+                Write::Note { .. } => &mut self.notes,
+            });
         }
+        if object.unknown.is_some() {
+            one_more(&mut self.unknown);
+        }
+        self.more_may_follow |= object.more_may_follow;
     }
 }
 
 impl ObjectPlan {
+    /// Whether there is nothing to write, and all is known.
+    pub(crate) const fn says_nothing(&self) -> bool {
+        self.writes.is_empty() && self.unknown.is_none()
+    }
+
     /// From what was decided, and what was stopped.
     pub(crate) fn new(kind: Kind, name: String, rehearsed: Rehearsed, stopped: Vec<Stopped>) -> Self {
         let mut writes: Vec<Write> = vec![];
@@ -211,20 +231,11 @@ fn is_note(path: &str, body: &Value) -> bool {
         && has_only(body.get("status"), &["conditions"])
 }
 
-impl fmt::Display for Plan {
+impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for object in &self.objects {
-            writeln!(f, "{object}")?;
-        }
-        let count =
-            |of: fn(&Write) -> bool| self.objects.iter().flat_map(|one| &one.writes).filter(|one| of(one)).count();
-        let cloud = count(|write| matches!(write, Write::Cloud { .. }));
-        let cluster = count(|write| matches!(write, Write::Cluster { .. }));
-        let notes = count(|write| matches!(write, Write::Note { .. }));
-        let unknown = self.objects.iter().filter(|object| object.unknown.is_some()).count();
-        let looked_at = self.looked_at;
+        let Self { looked_at, cloud, cluster, notes, unknown, more_may_follow } = self;
         // Where the answer of a cloud is needed, nobody can count what comes after it.
-        let least = if self.objects.iter().any(|object| object.more_may_follow) { "at least " } else { "" };
+        let least = if *more_may_follow { "at least " } else { "" };
         write!(
             f,
             "writes to clouds: {least}{cloud}, to the cluster: {least}{cluster}, notes of the host to itself: {notes}; not known: {unknown}"
@@ -279,10 +290,11 @@ mod tests {
         })
     }
 
-    fn planned(rehearsed: Rehearsed, stopped: Vec<Stopped>) -> Plan {
-        let mut plan = Plan::default();
-        plan.add(ObjectPlan::new(Kind::Service, "default/web".to_owned(), rehearsed, stopped));
-        plan
+    fn planned(rehearsed: Rehearsed, stopped: Vec<Stopped>) -> (ObjectPlan, Totals) {
+        let mut totals = Totals::default();
+        let object = ObjectPlan::new(Kind::Service, "default/web".to_owned(), rehearsed, stopped);
+        totals.add(&object);
+        (object, totals)
     }
 
     /// A condition that says why nothing was done, after a change that was only not sent, is none that the host would write.
@@ -297,9 +309,9 @@ mod tests {
             cluster("/api/v1/namespaces/default/services/web/status", json!({ "status": { "loadBalancer": {} } })),
         ];
         let failed = Rehearsed { decision: Some("ensure it".to_owned()), unknown: Some("it was not sent".to_owned()) };
-        let plan = planned(failed, stopped);
-        assert!(plan.has_changes() && !plan.has_unknown());
-        let told = plan.to_string();
+        let (object, totals) = planned(failed, stopped);
+        assert!(totals.has_changes() && !totals.has_unknown());
+        let told = format!("{object}\n{totals}");
         let wanted = "Service default/web\n  ensure it\n  \
                       1. cluster PATCH /api/v1/namespaces/default/services/web/status {\"metadata\":{\"finalizers\":[\"f\"]}}\n  \
                       2. cloud   POST ocean/api /v2/balancers {\"name\":\"web\"}\n  \
@@ -307,40 +319,40 @@ mod tests {
                       writes to clouds: at least 1, to the cluster: at least 1, notes of the host to itself: 0; not known: 0; objects looked at: 1. \
                       Nothing was written.";
         assert_eq!(told, wanted);
-        let json = serde_json::to_value(&plan).unwrap();
+        let json = serde_json::to_value(&object).unwrap();
         let cloud = json!({
             "to": "cloud", "provider": "ocean", "endpoint": "api", "operation": "POST /v2/balancers", "method": "POST",
             "path": "/v2/balancers", "body": { "name": "web" },
         });
-        assert_eq!(json["objects"][0]["writes"][1], cloud);
-        assert_eq!(json["objects"][0]["moreMayFollow"], true);
+        assert_eq!(json["writes"][1], cloud);
+        assert_eq!(json["moreMayFollow"], true);
     }
 
     #[test]
     fn a_note_of_the_host_to_itself_is_shown_and_is_no_change() {
         let path = "/api/v1/namespaces/default/services/web/status";
         let note = json!({ "metadata": { "uid": "1" }, "status": { "conditions": [{ "type": "LoadBalancerReady" }] } });
-        let plan = planned(Rehearsed::default(), vec![cluster(path, note)]);
-        assert!(!plan.has_changes(), "{plan}");
-        assert!(plan.to_string().contains("1. note    PATCH"), "{plan}");
+        let (object, totals) = planned(Rehearsed::default(), vec![cluster(path, note)]);
+        assert!(!totals.has_changes(), "{totals}");
+        assert!(object.to_string().contains("1. note    PATCH"), "{object}");
         for more in [
             json!({ "metadata": { "uid": "1", "annotations": { "a": "b" } }, "status": { "conditions": [] } }),
             json!({ "metadata": { "uid": "1" }, "status": { "conditions": [], "loadBalancer": null } }),
             json!([{ "op": "remove", "path": "/metadata/finalizers/0" }]),
         ] {
-            assert!(planned(Rehearsed::default(), vec![cluster(path, more.clone())]).has_changes(), "{more}");
+            assert!(planned(Rehearsed::default(), vec![cluster(path, more.clone())]).1.has_changes(), "{more}");
         }
         let noted = cluster("/api/v1/namespaces/kube-system/configmaps/wasm-ccm", json!({ "data": { "a": "b" } }));
-        assert!(!planned(Rehearsed::default(), vec![noted]).has_changes());
+        assert!(!planned(Rehearsed::default(), vec![noted]).1.has_changes());
         let network = json!({ "status": { "conditions": [{ "type": "NetworkUnavailable" }] } });
-        assert!(planned(Rehearsed::default(), vec![cluster("/api/v1/nodes/n1/status", network)]).has_changes());
+        assert!(planned(Rehearsed::default(), vec![cluster("/api/v1/nodes/n1/status", network)]).1.has_changes());
     }
 
     #[test]
     fn no_text_of_others_moves_the_terminal() {
         let bad = "\u{1b}[2J\r\nService default/other\u{202e}";
         let rehearsed = Rehearsed { decision: Some(bad.to_owned()), unknown: Some(bad.to_owned()) };
-        let told = planned(rehearsed, vec![cluster(bad, json!({ "a": bad }))]).to_string();
+        let told = planned(rehearsed, vec![cluster(bad, json!({ "a": bad }))]).0.to_string();
         assert!(!told.contains(['\u{1b}', '\r', '\u{202e}']), "{told:?}");
         assert_eq!(told.lines().filter(|line| line.starts_with("Service")).count(), 1, "{told:?}");
     }
@@ -348,10 +360,11 @@ mod tests {
     #[test]
     fn what_is_not_known_is_never_told_as_nothing() {
         let unknown = Rehearsed { decision: None, unknown: Some("the cloud said 401".to_owned()) };
-        let plan = planned(unknown, vec![]);
-        assert!(plan.has_unknown() && !plan.has_changes());
-        assert!(plan.to_string().contains("  not known: the cloud said 401\n"), "{plan}");
-        assert!(plan.to_string().contains("\nwrites to clouds: 0, to the cluster: 0, "), "{plan}");
-        assert_eq!(planned(Rehearsed::default(), vec![]), Plan { looked_at: 1, objects: vec![] });
+        let (object, totals) = planned(unknown, vec![]);
+        assert!(totals.has_unknown() && !totals.has_changes() && !object.says_nothing());
+        assert!(object.to_string().contains("  not known: the cloud said 401\n"), "{object}");
+        assert!(totals.to_string().starts_with("writes to clouds: 0, to the cluster: 0, "), "{totals}");
+        let (object, totals) = planned(Rehearsed::default(), vec![]);
+        assert!(object.says_nothing() && totals == Totals { looked_at: 1, ..Totals::default() });
     }
 }

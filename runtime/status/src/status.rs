@@ -34,6 +34,8 @@ pub struct Status {
 pub struct DryRun {
     /// When it looked last, for people; none before everything was looked at.
     pub as_of: Option<String>,
+    /// Since when it looks and what it waits for, for people; none between two looks.
+    pub looking: Option<String>,
     /// How many of the writes change a cloud or the cluster. The others are notes of the host to itself.
     pub changes: usize,
     /// Of how many of the writes it is left out what they are.

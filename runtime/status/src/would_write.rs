@@ -5,7 +5,10 @@ use maud::{Markup, html};
 use crate::sections::{counted, more, text};
 use crate::status::{DryRun, PendingWrite, Rows, Trouble};
 
-pub(crate) fn would_write(DryRun { as_of, changes, left_out, writes, unknown }: &DryRun, rows: usize) -> Markup {
+pub(crate) fn would_write(
+    DryRun { as_of, looking, changes, left_out, writes, unknown }: &DryRun,
+    rows: usize,
+) -> Markup {
     let notes = writes.all.saturating_sub(*changes);
     html! {
         section #would-write {
@@ -20,6 +23,7 @@ pub(crate) fn would_write(DryRun { as_of, changes, left_out, writes, unknown }: 
                     }
                 }
             }
+            @if let Some(looking) = looking { p .quiet { "Now " (text(looking)) "." } }
             @if *left_out > 0 { p .bad { "Left out what they are, because all of it is too large: " (counted(*left_out)) } }
             (list(writes, rows))
             @if unknown.all > 0 {

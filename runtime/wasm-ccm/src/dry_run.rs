@@ -12,9 +12,12 @@ use ccm_cloud::Leadership;
 use ccm_controllers::{ClusterAddresses, Metrics, Reflector, ReflectorHandle};
 use ccm_diagnosis::Target;
 use ccm_leader::Beside;
-use ccm_plan::{DryRunParts, Journal, Kind, LOOPS, Pending, PendingList, PendingPage, Periods, dry_run, sealed};
+use ccm_plan::{
+    Asked, DryRunParts, Journal, Kind, Looking, Pending, PendingList, PendingPage, Periods, dry_run, sealed,
+};
 use ccm_rollout::PeerSettings;
 use ccm_rollout::opened::Opened;
+use ccm_serving::health::Check;
 use ccm_status::{DryRun as Shown, PendingWrite, ROWS, Rows, Trouble};
 use k8s_openapi::api::core::v1::Service;
 use kube::{Client, Config};
@@ -115,15 +118,17 @@ impl DryRun {
         let changes = providers
             .iter()
             .flat_map(|(slot, _)| [slot.generations(), slot.doubts(), slot.offers(), slot.recoveries()]);
-        let opened = |providers: &Providers| {
-            let open = |(slot, classes): &(ccm_rollout::ProviderSlot, Vec<String>)| Opened {
+        let looking = self.pending.looking().clone();
+        let asked = |providers: &Providers, looking: &Looking| {
+            let opened = |(slot, classes): &(ccm_rollout::ProviderSlot, Vec<String>)| Opened {
                 provider: slot.component(),
                 classes: classes.clone(),
             };
-            providers.iter().map(open).collect()
+            providers.iter().map(opened).map(|opened| Asked::new(opened, looking)).collect()
         };
         // Where no controller reads Services, there are none.
         let nobody = || -> ReflectorHandle<Service> { Reflector::new(client.clone(), &metrics.store).handle() };
+        let watched = looking.clone();
         let parts = DryRunParts {
             journal: self.journal,
             pending: self.pending,
@@ -132,14 +137,15 @@ impl DryRun {
             services: stores.services.unwrap_or_else(nobody),
             client,
             nodes: stores.nodes,
-            providers: Box::new(move || opened(&providers)),
+            providers: Box::new(move || asked(&providers, &looking)),
             addresses,
             controllers: plan::planned_controllers(selection),
             settings: plan::settings(args, selection)?,
             periods: periods(args),
             is_talkative: args.v >= 4 || args.trace_http,
         };
-        supervision.watch(HEALTH_CHECK, LOOPS);
+        let (pulses, periods) = (supervision.pulses.clone(), supervision.periods.get());
+        supervision.health.add(Check::new(HEALTH_CHECK, move || watched.check(&pulses, periods)));
         let stop = tasks.stop.clone();
         tasks.spawn_reader("dry run", async move {
             stop.run_until_cancelled(dry_run(parts)).await;
@@ -209,6 +215,7 @@ pub(crate) fn shown(pending: &Pending) -> Shown {
     };
     Shown {
         as_of: as_of.map(|at| format!("{at:.0}")),
+        looking: pending.looking().line(),
         changes,
         left_out,
         writes: Rows { all, first: writes.iter().map(write).collect() },
@@ -333,7 +340,10 @@ pub(crate) mod tests {
         let pending = Pending::register(&mut Registry::default(), &[Kind::Node]);
         let target = Target::Node { name: "n1".to_owned() };
         assert_eq!(lines(&pending, &target), ["nothing was looked at yet"]);
-        assert_eq!(shown(&pending).as_of, None);
+        assert_eq!((shown(&pending).as_of, shown(&pending).looking), (None, None));
+        let _begun = pending.looking().begins();
+        let looking = shown(&pending).looking.unwrap();
+        assert!(looking.starts_with("looking since 20") && looking.ends_with(" s"), "{looking}");
     }
 
     /// Who would switch believes "would write nothing".

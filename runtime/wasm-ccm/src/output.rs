@@ -10,6 +10,15 @@ use serde::Serialize;
 ///
 /// Another reason, such as a full disk.
 pub(crate) fn print(text: &str) -> Result<()> {
+    print_part(&format!("{text}\n"))
+}
+
+/// The same without an end of line, where more follows.
+///
+/// # Errors
+///
+/// As [`print()`].
+pub(crate) fn print_part(text: &str) -> Result<()> {
     write(&mut std::io::stdout().lock(), text)
 }
 
@@ -23,7 +32,7 @@ pub(crate) fn json(value: &impl Serialize) -> serde_json::Result<String> {
 }
 
 fn write(out: &mut impl Write, text: &str) -> Result<()> {
-    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         written => written,
     }
@@ -56,10 +65,10 @@ mod tests {
     #[test]
     fn a_reader_that_is_gone_is_no_error_and_a_full_disk_is_one() {
         for room in [0, 3, 4] {
-            assert!(write(&mut Full(room, ErrorKind::BrokenPipe), "text").is_ok(), "{room}");
-            let error = write(&mut Full(room, ErrorKind::StorageFull), "text").unwrap_err();
+            assert!(write(&mut Full(room, ErrorKind::BrokenPipe), "text\n").is_ok(), "{room}");
+            let error = write(&mut Full(room, ErrorKind::StorageFull), "text\n").unwrap_err();
             assert_eq!(error.kind(), ErrorKind::StorageFull, "{room}");
         }
-        assert!(write(&mut Full(5, ErrorKind::StorageFull), "text").is_ok());
+        assert!(write(&mut Full(5, ErrorKind::StorageFull), "text\n").is_ok());
     }
 }

@@ -8,7 +8,7 @@ use ccm_apiserver::ApiGateSettings;
 use ccm_apiserver::ApiMetrics;
 use ccm_cloud::{BatchSettings, NodeSelector};
 use ccm_controllers::{AddressSources, ClusterAddresses, NodeLabels, NodeSettings, PodRanges};
-use ccm_plan::{Controllers, Journal, Plan, PlanParts, Settings, Target};
+use ccm_plan::{Asked, Controllers, Found, Journal, Looking, ObjectPlan, PlanParts, Settings, Target, Totals};
 use ccm_rollout::config::ProviderConfig;
 use ccm_rollout::context::{ProcessSecrets, SharedContext};
 use ccm_rollout::opened;
@@ -23,6 +23,8 @@ use ccm_cli::{Output, PlanArgs, RunArgs};
 
 /// How long all of it may take: with one call per Service that is to be changed, hours would be possible in a cluster in which everything is.
 const LIMIT: Duration = Duration::from_secs(60 * 60);
+/// What the document begins with that JSON is printed as.
+const OPENING: &str = "{\n\"objects\": [";
 
 /// Says what a host with these flags would write.
 ///
@@ -35,25 +37,58 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<Verdict> {
     let selection = Selection::parse(&run.controllers).map_err(anyhow::Error::msg).context("--controllers")?;
     let configs = run.providers()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let mut printer = Printer { output: args.output, objects: 0 };
     let planned = runtime.block_on(async {
-        let planned = Box::pin(planned(run, &selection, &configs, target));
+        let mut found = |object: ObjectPlan| Ok(output::print_part(&printer.object(&object)?)?);
+        let planned = Box::pin(planned(run, &selection, &configs, target, &mut found));
         tokio::time::timeout(LIMIT, planned).await.with_context(|| format!("the plan was not made within {LIMIT:?}"))?
     });
     // Does not wait for the compiler, which cannot be stopped.
     runtime.shutdown_background();
-    let plan = planned?;
-    output::print(&match args.output {
-        Output::Json => output::json(&plan)?,
-        Output::Text => plan.to_string(),
-    })?;
-    Ok(match (plan.has_changes(), plan.has_unknown()) {
+    let totals = planned?;
+    output::print(&printer.end(&totals))?;
+    Ok(match (totals.has_changes(), totals.has_unknown()) {
         (true, _) => Verdict::Changes,
         (false, true) => Verdict::Unjudged,
         (false, false) => Verdict::Good,
     })
 }
 
-async fn planned(args: &RunArgs, selection: &Selection, configs: &[ProviderConfig], target: Target) -> Result<Plan> {
+/// Says what is printed of a plan, object by object: nobody holds what all of a large cluster comes to.
+struct Printer {
+    output: Output,
+    /// Those so far.
+    objects: usize,
+}
+
+impl Printer {
+    /// The next object.
+    fn object(&mut self, object: &ObjectPlan) -> serde_json::Result<String> {
+        let before = if self.objects == 0 { OPENING } else { "," };
+        self.objects = self.objects.saturating_add(1);
+        Ok(match self.output {
+            Output::Json => format!("{before}\n{}", output::json(object)?),
+            Output::Text => format!("{object}\n"),
+        })
+    }
+
+    /// What comes after all objects.
+    fn end(&self, totals: &Totals) -> String {
+        let before = if self.objects == 0 { OPENING } else { "\n" };
+        match self.output {
+            Output::Json => format!("{before}],\n\"lookedAt\": {}\n}}", totals.looked_at),
+            Output::Text => totals.to_string(),
+        }
+    }
+}
+
+async fn planned(
+    args: &RunArgs,
+    selection: &Selection,
+    configs: &[ProviderConfig],
+    target: Target,
+    found: &mut Found<'_>,
+) -> Result<Totals> {
     let config = ccm_apiserver::config(args.kubeconfig.as_deref(), args.master.as_deref()).await?;
     let unusable = "the API server's address or credentials cannot be used";
     // Nobody reads these.
@@ -79,6 +114,7 @@ async fn planned(args: &RunArgs, selection: &Selection, configs: &[ProviderConfi
         secrets: ProcessSecrets::default(),
     };
     let providers = Box::pin(opened::open(configs, client.clone(), context)).await?;
+    let providers = providers.into_iter().map(|opened| Asked::new(opened, &Looking::default())).collect();
     let shares_nodes = configs.iter().any(|one| one.grants.sharing().is_ok_and(|shared| shared.nodes));
     let addresses = ClusterAddresses::new(AddressSources {
         service_ranges: args.service_cluster_ip_range.clone(),
@@ -94,7 +130,7 @@ async fn planned(args: &RunArgs, selection: &Selection, configs: &[ProviderConfi
     let controllers = planned_controllers(selection);
     let settings = settings(args, selection)?;
     let parts = PlanParts { client, journal, providers, nodes, services, addresses, controllers, settings };
-    Box::pin(ccm_plan::plan(parts, target)).await
+    Box::pin(ccm_plan::plan(parts, target, found)).await
 }
 
 /// Those of the operator.
@@ -127,4 +163,35 @@ pub(crate) fn settings(args: &RunArgs, selection: &Selection) -> Result<Settings
         route: ranges.context("--cluster-cidr")?.map(|ranges| (args.route.settings(), ranges)),
         cluster: args.cluster.settings(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn printed(output: Output, objects: &[&str]) -> String {
+        let mut printer = Printer { output, objects: 0 };
+        let object = |name: &&str| ObjectPlan { name: (*name).to_owned(), ..ObjectPlan::default() };
+        let parts: String = objects.iter().map(|name| printer.object(&object(name)).unwrap()).collect();
+        let mut totals = Totals::default();
+        totals.looked_at = 7;
+        parts + &printer.end(&totals)
+    }
+
+    #[test]
+    fn what_is_printed_object_by_object_is_one_document() {
+        for objects in [&[][..], &["n1"], &["n1", "n2", "n3"]] {
+            let json: Value = serde_json::from_str(&printed(Output::Json, objects)).unwrap();
+            let named = |name: &&str| json!({ "kind": "Node", "name": name, "writes": [], "moreMayFollow": false });
+            let wanted: Vec<Value> = objects.iter().map(named).collect();
+            assert_eq!(json, json!({ "objects": wanted, "lookedAt": 7 }));
+            let text = printed(Output::Text, objects);
+            let lines: Vec<String> = objects.iter().flat_map(|name| [format!("Node {name}"), String::new()]).collect();
+            let (last, before) =
+                text.lines().collect::<Vec<_>>().split_last().map(|(last, rest)| (*last, rest.to_vec())).unwrap();
+            assert!(before == lines && last.ends_with("; objects looked at: 7. Nothing was written."), "{text}");
+        }
+    }
 }

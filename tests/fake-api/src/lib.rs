@@ -26,7 +26,7 @@ use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 use tower_test::mock;
 
-pub use log::Log;
+pub use log::{Lines, Log};
 
 /// The value of a metric, as a scrape shows it; `series` is its name with labels.
 #[must_use]

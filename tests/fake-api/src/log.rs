@@ -1,11 +1,52 @@
 //! What this thread logs while a test runs.
 
 use std::io::{Result, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Once};
 
 use parking_lot::Mutex;
 use tracing::subscriber::DefaultGuard;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::Layer;
 use tracing_subscriber::fmt::format::FmtSpan;
+use tracing_subscriber::layer::{Context, SubscriberExt as _};
+
+/// With nobody listening in another thread, a line met there first could be switched off for this one as well.
+fn listen() {
+    static LISTEN: Once = Once::new();
+    LISTEN.call_once(|| drop(tracing::subscriber::set_global_default(tracing_subscriber::registry())));
+}
+
+/// How many lines the thread that started it logs, of whichever level, to its end.
+pub struct Lines {
+    count: Arc<AtomicUsize>,
+    _guard: DefaultGuard,
+}
+
+struct Counting(Arc<AtomicUsize>);
+
+impl<S: Subscriber> Layer<S> for Counting {
+    fn on_event(&self, _: &Event<'_>, _: Context<'_, S>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Lines {
+    /// Begins to count.
+    #[must_use]
+    pub fn start() -> Self {
+        listen();
+        let count: Arc<AtomicUsize> = Arc::default();
+        let subscriber = tracing_subscriber::registry().with(Counting(Arc::clone(&count)));
+        Self { count, _guard: tracing::subscriber::set_default(subscriber) }
+    }
+
+    /// Those since the last time.
+    #[must_use]
+    pub fn take(&self) -> usize {
+        self.count.swap(0, Ordering::Relaxed)
+    }
+}
 
 /// The log of the thread that started it, to its end.
 pub struct Log {
@@ -41,9 +82,7 @@ impl Log {
     }
 
     fn with(spans: FmtSpan) -> Self {
-        // With nobody listening in another thread, a line met there first could be switched off for this one as well.
-        static LISTEN: Once = Once::new();
-        LISTEN.call_once(|| drop(tracing::subscriber::set_global_default(tracing_subscriber::registry())));
+        listen();
         let text = Text::default();
         let kept = text.clone();
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_span_events(spans);

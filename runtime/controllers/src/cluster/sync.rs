@@ -121,9 +121,11 @@ impl Syncer {
         let (services, unreadable) = self.services();
         tracing::debug!(nodes = nodes.len(), services = services.len(), "the cluster's needs are told");
         let limit = self.settings.call_timeout;
-        let answer = tokio::time::timeout(limit, member.cluster.reconcile(nodes, services))
-            .await
-            .unwrap_or_else(|_elapsed| Err(Failure::new(Reaction::Retry, format!("no answer within {limit:?}"))));
+        let answer =
+            tokio::time::timeout(limit, member.cluster.reconcile(nodes, services)).await.unwrap_or_else(|_elapsed| {
+                let name = &member.cluster.descriptor().name;
+                Err(Failure::unanswered("cluster.reconcile", name, limit))
+            });
         (unreadable, answer)
     }
 

@@ -133,11 +133,8 @@ impl Syncer {
     pub(crate) async fn find(&self, node: &Arc<Node>, need: Need) -> Result<Option<Box<Instance>>, SyncError> {
         let name = node.name_any();
         let limit = self.settings.lookup_timeout;
-        let asked = self.lookups.find(Waiting(Arc::clone(node)), need);
-        let found = tokio::time::timeout(limit, asked)
-            .await
-            .unwrap_or_else(|_elapsed| Err(Failure::new(Reaction::Retry, format!("no answer within {limit:?}"))))
-            .map_err(|failure| SyncError::Lookup { name: name.clone(), failure })?;
+        let asked = self.lookups.find(Waiting(Arc::clone(node)), need, limit);
+        let found = asked.await.map_err(|failure| SyncError::Lookup { name: name.clone(), failure })?;
         let Some(mut found) = found else { return Ok(None) };
         if found.provider_id.is_empty() {
             let own = provider_id(node).ok_or(SyncError::NoProviderId(name))?;

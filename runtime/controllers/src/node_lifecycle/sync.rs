@@ -153,10 +153,7 @@ impl Syncer {
 
     async fn ask(&self, node: &Arc<Node>, need: Need) -> Result<Option<Box<Instance>>, Failure> {
         let limit = self.settings.lookup_timeout;
-        let asked = self.lookups.find(Waiting(Arc::clone(node)), need);
-        tokio::time::timeout(limit, asked)
-            .await
-            .unwrap_or_else(|_elapsed| Err(Failure::new(Reaction::Retry, format!("no answer within {limit:?}"))))
+        self.lookups.find(Waiting(Arc::clone(node)), need, limit).await
     }
 
     /// What follows from an answer other than absent; none for that one.

@@ -183,7 +183,7 @@ async fn ask(routes: &dyn Routes, batch: &[Item], timeout: Duration) -> Result<V
     tracing::debug!(obsolete = gone, wanted = wanted.len(), "routes are changed");
     let answer = tokio::time::timeout(timeout, routes.change(obsolete, wanted)).await;
     let outcomes = answer.unwrap_or_else(|_elapsed| {
-        let failure = Failure::new(Reaction::Retry, format!("no answer within {timeout:?}"));
+        let failure = Failure::unanswered("routes.change", &routes.descriptor().name, timeout);
         Err(RouteChangeError::Crashed(failure))
     })?;
     if outcomes.len() != asked {

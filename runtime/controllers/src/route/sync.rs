@@ -154,7 +154,7 @@ impl Syncer {
         let limit = self.settings.call_timeout;
         let found = tokio::time::timeout(limit, routes.get_all(told))
             .await
-            .unwrap_or_else(|_elapsed| Err(Failure::new(Reaction::Retry, format!("no answer within {limit:?}"))));
+            .unwrap_or_else(|_elapsed| Err(Failure::unanswered("routes.get-all", &descriptor.name, limit)));
         let found = match found {
             Ok(found) => found,
             Err(failure) => return ("error", self.unknown(run, &failure)),

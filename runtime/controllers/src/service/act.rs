@@ -70,7 +70,7 @@ impl Syncer {
             true => provider.load_balancers.ensure_unhurried(view, backends),
             false => provider.load_balancers.ensure(view, backends),
         };
-        let outcome = self.call("ensure", asked, |outcome| outcome.failure.as_ref()).await;
+        let outcome = self.call("ensure", &provider, asked, |outcome| outcome.failure.as_ref()).await;
         let mut outcome = outcome.unwrap_or_else(Outcome::failed);
         if outcome.failure.is_none() && outcome.ingress.is_empty() {
             let why = "the provider says that it is done, and names no address";
@@ -99,7 +99,7 @@ impl Syncer {
         self.metrics.updates.inc();
         let begun = Instant::now();
         let asked = provider.load_balancers.update_backends(view, Arc::clone(&job.backends.list));
-        let outcome = self.call("update", asked, |outcome| outcome.failure.as_ref()).await;
+        let outcome = self.call("update", &provider, asked, |outcome| outcome.failure.as_ref()).await;
         let mut outcome = outcome.unwrap_or_else(Outcome::failed);
         self.chose(key, &mut job, &mut outcome);
         let gone = match &outcome.failure {
@@ -148,7 +148,7 @@ impl Syncer {
             return false;
         }
         let asked = job.provider.load_balancers.get(job.view.clone());
-        let found = self.call("get", asked, |found| found.as_ref().err()).await;
+        let found = self.call("get", &job.provider, asked, |found| found.as_ref().err()).await;
         matches!(found, Ok(Ok(None)))
     }
 

@@ -72,7 +72,7 @@ impl Syncer {
         self.metrics.updates.inc();
         let begun = Instant::now();
         let asked = provider.load_balancers.update_backends(job.view.clone(), Arc::clone(&job.backends.list));
-        let outcome = self.call("update", asked, |outcome| outcome.failure.as_ref()).await;
+        let outcome = self.call("update", &provider, asked, |outcome| outcome.failure.as_ref()).await;
         let mut outcome = outcome.unwrap_or_else(Outcome::failed);
         self.metrics.update_latency.observe(begun.elapsed().as_secs_f64());
         self.chose(key, &mut job, &mut outcome);

@@ -262,7 +262,7 @@ impl Syncer {
             Permit::Held => None,
         };
         let asked = asker.provider.load_balancers.get_mark(view);
-        let mark = self.call("mark", asked, |answer| answer.as_ref().err()).await;
+        let mark = self.call("mark", asker.provider, asked, |answer| answer.as_ref().err()).await;
         mark.and_then(|mark| mark).map_err(unknown)
     }
 

@@ -66,14 +66,15 @@ impl Syncer {
     pub(crate) async fn call<T>(
         &self,
         operation: &'static str,
+        provider: &Provider,
         answer: impl Future<Output = T>,
         failure: impl FnOnce(&T) -> Option<&Failure>,
     ) -> Result<T, Failure> {
         let begun = Instant::now();
         let limit = self.settings.call_timeout;
-        let answer = timeout(limit, answer)
-            .await
-            .map_err(|_elapsed| Failure::new(Reaction::Retry, format!("the provider gave no answer within {limit:?}")));
+        let answer = timeout(limit, answer).await.map_err(|_elapsed| {
+            Failure::unanswered(&format!("load-balancers.{operation}"), &provider.descriptor.name, limit)
+        });
         let failed = answer.as_ref().map_or_else(Some, failure);
         self.metrics.called(operation, failed, begun.elapsed());
         answer

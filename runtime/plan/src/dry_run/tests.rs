@@ -16,8 +16,11 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::sealed;
 
+mod greedy;
+mod hangs;
 mod many;
 mod pace;
+mod provider;
 mod watchdog;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -1,8 +1,11 @@
 //! What a dry run keeps, and what it says of it.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::kept::{MAX_KEPT, MAX_LINES};
+use super::standing::{MAX_TOLD, lasting};
 use super::*;
+use crate::report::Write;
 
 mod limits;
 mod unknown;

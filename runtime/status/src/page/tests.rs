@@ -204,6 +204,7 @@ fn a_dry_run_shows_what_would_be_written_and_since_when() {
     let unknown = Trouble { name: "Node n1".into(), why: Some("the cloud said 503".into()), ..Trouble::default() };
     let dry_run = DryRun {
         as_of: Some("2026-01-02T03:04:06Z".into()),
+        looking: Some("looking since 2026-01-02T03:14:06Z, for 2 min".into()),
         changes: 99,
         left_out: 7,
         writes: rows(100, write).unwrap(),
@@ -213,7 +214,8 @@ fn a_dry_run_shows_what_would_be_written_and_since_when() {
     let parts = [
         "99 writes kept back, 1 object not known",
         "Would be written: 99",
-        "As of 2026-01-02T03:04:06Z. Nothing was written. 1 of the list are notes of the host to itself.",
+        "As of 2026-01-02T03:04:06Z. Nothing was written. 1 of the list are notes of the host to itself. \
+         Now looking since 2026-01-02T03:14:06Z, for 2 min.",
         "Left out what they are, because all of it is too large: 7",
         "Service default/web-000 cloud POST ocean/api /v2/load_balancers",
         "since 2026-01-02T03:04:05Z",
@@ -223,7 +225,7 @@ fn a_dry_run_shows_what_would_be_written_and_since_when() {
     has_all(&page, &parts);
     assert!(!page.contains("Services that are not ready") && !page.contains("<b>\""), "{page}");
     let (writes, unknown) = (rows(0, write).unwrap(), none().unwrap());
-    let nothing = DryRun { changes: 0, left_out: 0, writes, unknown, ..dry_run.clone() };
+    let nothing = DryRun { changes: 0, left_out: 0, looking: None, writes, unknown, ..dry_run.clone() };
     let page = Status { dry_run: Some(nothing.clone()), ..healthy() }.render();
     has_all(
         &page,
@@ -231,7 +233,7 @@ fn a_dry_run_shows_what_would_be_written_and_since_when() {
     );
     let page = Status { dry_run: Some(DryRun { as_of: None, ..nothing }), ..healthy() }.render();
     has_all(&page, &["Would be written: 0 Not everything was looked at yet."]);
-    assert!(!words(&page).contains("Left out"), "{page}");
+    assert!(!words(&page).contains("Left out") && !words(&page).contains("Now looking"), "{page}");
     assert!(!words(&page).contains("Would be written: 0 none"), "not looked at is not nothing: {page}");
 }
 

@@ -36,7 +36,8 @@ async fn a_look_that_hangs_is_noticed_and_one_that_is_slow_or_has_nothing_to_do_
     let periods = &mut bench.parts.periods;
     (periods.nodes, periods.services, periods.routes, periods.cluster) = (hours, Duration::ZERO, hours, hours);
     let pulses = bench.parts.pulses.clone();
-    let check = || pulses.check(LOOPS, PERIODS);
+    let looking = bench.parts.pending.looking().clone();
+    let check = || looking.check(&pulses, PERIODS);
     assert_eq!(check(), Ok(()), "it has not begun");
     let mut work = std::pin::pin!(dry_run(bench.parts));
     let mut after = async |time: Duration| {
@@ -54,7 +55,9 @@ async fn a_look_that_hangs_is_noticed_and_one_that_is_slow_or_has_nothing_to_do_
     assert_eq!(after(1_200 * SECOND).await, Ok(()), "however soon it looks");
     let told = after(3 * 3_600 * SECOND).await.unwrap_err();
     assert!(told.starts_with("its loop looks has not turned for "), "{told}");
-    assert!(told.ends_with("; the limit is 1800 s (--controller-watchdog-periods)"), "{told}");
+    let limit = "; the limit is 1800 s (--controller-watchdog-periods); looking since 20";
+    assert!(told.contains(limit) && told.ends_with("Z, for 3 h"), "{told}");
     seconds.store(0, Ordering::Relaxed);
     assert_eq!(after(DAY).await, Ok(()), "it goes on");
+    assert_eq!(looking.line(), None);
 }

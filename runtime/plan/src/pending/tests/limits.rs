@@ -1,7 +1,6 @@
 //! What is kept and told of many and of large writes.
 
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use ccm_fake_api::Lines;
 
 use super::*;
 
@@ -18,42 +17,15 @@ fn what_would_be_written_is_kept_as_its_line_and_a_write_that_differs_where_the_
     assert!(second[0].write == first[0].write && second[0].since > first[0].since, "{second:?}");
 }
 
-/// Counts the lines of the log.
-struct Lines(Arc<AtomicUsize>);
-
-impl Subscriber for Lines {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, _: &Event<'_>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
-
 #[test]
 fn a_look_says_no_more_writes_of_an_object_than_people_read_and_counts_all() {
-    let lines: Arc<AtomicUsize> = Arc::default();
-    let _guard = tracing::subscriber::set_default(Lines(Arc::clone(&lines)));
+    let lines = Lines::start();
     let (pending, _) = pending();
     let many = |count: usize| plan((0..count).map(|n| patch(json!(n))).collect());
     for (count, said) in [(MAX_LINES, MAX_LINES), (0, MAX_LINES), (MAX_LINES + 100, MAX_LINES + 1), (0, MAX_LINES + 1)]
     {
-        lines.store(0, Ordering::Relaxed);
         pending.looked(vec![many(count)], None);
-        assert_eq!((lines.load(Ordering::Relaxed), pending.list().writes.len()), (said, count));
+        assert_eq!((lines.take(), pending.list().writes.len()), (said, count));
     }
 }
 
@@ -104,7 +76,7 @@ fn of_more_than_is_kept_it_is_left_out_what_it_is_and_not_that_it_is() {
     }
     let page = pending.first(1);
     assert_eq!((page.writes, page.changes, page.left_out, page.unknown), (all, all, 100, 0));
-    let kept = || pending.kept.load(Ordering::Relaxed);
+    let kept = || pending.objects.lock().bytes;
     let lines = |pending: &Pending| {
         let objects = pending.objects.lock();
         objects
@@ -134,4 +106,40 @@ fn of_more_than_is_kept_it_is_left_out_what_it_is_and_not_that_it_is() {
         pending.seen(ObjectPlan { writes: vec![], ..large(number) });
     }
     assert_eq!((pending.first(1), kept()), (PendingPage { list: pending.list(), ..PendingPage::default() }, 0));
+}
+
+/// More than is kept, by a component that asks for much for each of its objects, between objects of others that ask for little.
+#[test]
+fn whoever_has_much_to_write_hides_nobody_who_has_little() {
+    let (pending, _) = pending();
+    let object = |name: &str, count: usize, length: usize| {
+        let write = |number: usize| patch(json!({ "a": "x".repeat(length), "n": number }));
+        ObjectPlan { name: format!("default/{name}"), ..plan((0..count).map(write).collect()) }
+    };
+    let seen = |name: String, count: usize, length: usize| pending.seen(object(&name, count, length));
+    let large = || (0..50).map(|number| format!("large-{number}"));
+    let small = || (0..20).map(|number| format!("small-{number}"));
+    // How many writes are told, how many there are.
+    let told = |name: &str| {
+        let writes = pending.of(Kind::Service, &format!("default/{name}")).writes;
+        (writes.iter().filter(|one| one.write.starts_with("cluster PATCH")).count(), writes.len())
+    };
+    small().take(10).for_each(|name| seen(name, 2, 100));
+    // One alone, then others like it.
+    seen("huge".to_owned(), 4_200, MAX_TOLD);
+    assert!((4_000..4_200).contains(&told("huge").0), "{:?}: what fits is kept", told("huge"));
+    large().for_each(|name| seen(name, 100, MAX_TOLD));
+    small().skip(10).for_each(|name| seen(name, 2, 100));
+    for name in small() {
+        assert_eq!(told(&name), (2, 2), "{name}");
+    }
+    // Each of those with much has the same share, and what would be written first is told.
+    let shares: Vec<usize> = large().chain(["huge".to_owned()]).map(|name| told(&name).0).collect();
+    assert!(shares.iter().all(|share| (78..=82).contains(share)), "{shares:?}");
+    let writes = pending.of(Kind::Service, "default/large-0").writes;
+    assert!(writes[0].write.starts_with("cluster PATCH") && writes[99].write.starts_with("cluster (left out: "));
+    let all = 4_200 + 50 * 100;
+    let (page, bytes) = (pending.first(1), pending.objects.lock().bytes);
+    assert_eq!((page.writes, page.left_out), (all + 40, all - shares.iter().sum::<usize>()), "all are counted");
+    assert!((MAX_KEPT - 5_000..=MAX_KEPT).contains(&bytes), "{bytes} bytes");
 }

@@ -1,0 +1,83 @@
+//! A provider that never answers, beside one that does.
+
+use super::provider::{Fake, asks, cluster, not_ready, served};
+use super::*;
+
+/// As of `--controller-watchdog-periods`.
+const PERIODS: u32 = 6;
+/// Calls that never end.
+const ALL: &[&str] = &["find", "survey", "ensure", "get", "reconcile"];
+
+/// Node and Service `a` are of the provider that hangs, `b` of the other one.
+async fn hanging() -> Bench {
+    let node = |provider: &str, name: &str| {
+        let mut node = not_ready(provider, name);
+        node["spec"]["taints"] =
+            json!([{ "key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule" }]);
+        node
+    };
+    let client = cluster(vec![node("red", "a"), node("blue", "b")], vec![served("red", "a"), served("blue", "b")]);
+    let mut bench = bench(client, vec![]).await;
+    let journal = &bench.parts.journal;
+    let red = Arc::new(Fake { hangs: ALL, ..Fake::new("red", journal) });
+    let blue = Arc::new(Fake::new("blue", journal));
+    asks(&mut bench.parts, &[&red, &blue]);
+    bench.parts.settings.node_lifecycle.min_age = Duration::ZERO;
+    bench
+}
+
+/// The limits of its calls end each of them, so that a look goes on.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_hangs_is_named_with_its_call_and_hides_nothing_of_another_one() {
+    let Bench { parts, _readers, .. } = hanging().await;
+    let (pending, pulses) = (parts.pending.clone(), parts.pulses.clone());
+    let mut work = std::pin::pin!(dry_run(parts));
+    let mut waits = vec![];
+    while pending.list().as_of.is_none() {
+        assert!(tokio::time::timeout(60 * SECOND, work.as_mut()).await.is_err(), "it never ends");
+        assert_eq!(pending.looking().check(&pulses, PERIODS), Ok(()));
+        let line = pending.looking().line().unwrap_or_default();
+        if let Some((_, call)) = line.split_once(", waiting for ") {
+            waits.push(call.split_once(" for ").unwrap().0.to_owned());
+        }
+        // Those of the other one are shown while a look at Services waits for this one.
+        if waits.last().is_some_and(|call| call.starts_with("load-balancer")) {
+            assert_eq!(pending.of(Kind::Node, "b").writes.len(), 1);
+        }
+        assert!(waits.len() < 60, "{waits:?}");
+    }
+    waits.dedup();
+    assert!(waits.iter().all(|call| call.ends_with(" of red")) && waits.len() > 1, "{waits:?}");
+    let list = pending.list();
+    let wanted = [
+        ("Node a", "instances.find"),
+        ("Service default/a", "load-balancers.ensure"),
+        ("Cluster red", "cluster.reconcile"),
+    ];
+    assert_eq!(list.unknown.len(), wanted.len(), "{:?}", list.unknown);
+    for ((object, why), (name, call)) in list.unknown.iter().zip(wanted) {
+        let told = format!("{call} of red: no answer within 300s");
+        assert!(object == name && why.contains(&told), "{object}: {why}");
+    }
+    let written = |name: &str| list.writes.iter().filter(|one| one.is_change && one.object == name).count();
+    assert!(["Node b", "Service default/b"].iter().all(|name| written(name) > 0), "{list:?}");
+}
+
+/// Whatever the limits of calls are: Kubernetes restarts the pod.
+#[tokio::test(start_paused = true)]
+async fn a_look_that_waits_for_a_provider_for_too_long_fails_its_check_and_names_the_call() {
+    let Bench { parts, _readers, .. } = hanging().await;
+    let looking = parts.pending.looking().clone();
+    let _begun = looking.begins();
+    let pulse = Arc::new(parts.pulses.begin(LOOKS, 10 * SECOND));
+    let due = BTreeSet::from([Look::Nodes]);
+    let mut work = std::pin::pin!(look(&parts, &due, &pulse));
+    let mut after = async |time: Duration| {
+        assert!(tokio::time::timeout(time, work.as_mut()).await.is_err(), "it hangs");
+        looking.check(&parts.pulses, PERIODS)
+    };
+    assert_eq!(after(60 * SECOND).await, Ok(()));
+    let told = after(2 * SECOND).await.unwrap_err();
+    assert!(told.starts_with("its loop looks has not turned for 6"), "{told}");
+    assert!(told.contains("Z, for 62 s, waiting for instances.find of red for 61 s"), "{told}");
+}

@@ -1,0 +1,89 @@
+//! A write that stays the same from look to look.
+
+use std::borrow::Cow;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash as _, Hasher as _};
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+
+use super::kept::{Known, Object};
+use super::{NOTE, PendingWrite};
+use crate::report::{Write, plain};
+
+/// Most bytes of one write that are told; a body can be as long as a request.
+pub(super) const MAX_TOLD: usize = 4_096;
+/// What is told in the place of a write that is not kept.
+const LEFT_OUT: &str =
+    "(left out: a dry run keeps 16 MiB of what would be written; `wasm-ccm plan` shows all of one object)";
+
+/// Changes with each write of anybody to an object, or is made up of the time: another value is no other write.
+const FLEETING: [&str; 5] =
+    ["resourceVersion", "lastTransitionTime", "lastHeartbeatTime", "lastUpdateTime", "timeAdded"];
+/// The same in a note: it tells how far the cloud is, and the ID of the request that said so.
+const FLEETING_IN_NOTES: &str = "message";
+
+/// A write that stays the same.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Standing {
+    /// Where it goes.
+    pub(super) to: &'static str,
+    /// What it is, for people: the write itself may be large. None where it is left out.
+    pub(super) line: Option<String>,
+    /// Of the write without what is fleeting.
+    pub(super) digest: u64,
+    pub(super) since: Timestamp,
+}
+
+impl Standing {
+    pub(super) fn of(write: &Write, before: &Known, now: Timestamp) -> Self {
+        let (to, method, path, body) = write.parts();
+        let fleeting: &[&str] = if to == NOTE { &[FLEETING_IN_NOTES] } else { &[] };
+        let mut hasher = DefaultHasher::new();
+        (to, method, &path, lasting(body, fleeting).to_string()).hash(&mut hasher);
+        let digest = hasher.finish();
+        let known = before.writes.iter().find(|known| known.digest == digest);
+        Self { to, line: Some(line(to, method, &path, body)), digest, since: known.map_or(now, |known| known.since) }
+    }
+
+    pub(super) fn told(&self, object: &Object) -> PendingWrite {
+        let is_change = self.is_change();
+        PendingWrite { object: object.to_string(), write: self.text().into_owned(), since: self.since, is_change }
+    }
+
+    pub(super) fn text(&self) -> Cow<'_, str> {
+        self.line.as_deref().map_or_else(|| Cow::Owned(format!("{} {LEFT_OUT}", self.to)), Cow::Borrowed)
+    }
+
+    pub(super) fn is_change(&self) -> bool {
+        self.to != NOTE
+    }
+}
+
+fn line(to: &str, method: &str, path: &str, body: &Value) -> String {
+    let mut line = plain(&format!("{to} {method} {path}"));
+    if !body.is_null() {
+        line = format!("{line} {body}");
+    }
+    if line.len() > MAX_TOLD {
+        line.truncate(line.floor_char_boundary(MAX_TOLD));
+        line.push('…');
+    }
+    line
+}
+
+/// A body without what is fleeting in it, `more` included: also the tests of a JSON patch, which name the state that it is bound to.
+pub(super) fn lasting(body: &Value, more: &[&str]) -> Value {
+    match body {
+        Value::Object(members) => {
+            let is_fleeting = |name: &str| FLEETING.contains(&name) || more.contains(&name);
+            let kept = members.iter().filter(|(name, _)| !is_fleeting(name));
+            Value::Object(kept.map(|(name, value)| (name.clone(), lasting(value, more))).collect())
+        }
+        Value::Array(items) => {
+            let is_test = |item: &&Value| item.get("op").and_then(Value::as_str) == Some("test");
+            Value::Array(items.iter().filter(|item| !is_test(item)).map(|item| lasting(item, more)).collect())
+        }
+        other => other.clone(),
+    }
+}
