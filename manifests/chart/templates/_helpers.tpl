@@ -62,5 +62,13 @@
 {{- range .Values.grants.allowAnnotations }}{{ $flags = append $flags (printf "--allow-annotation=%s" .) }}{{ end }}
 {{- range .Values.grants.allowSharedAddresses }}{{ $flags = append $flags (printf "--allow-shared-address=%s" .) }}{{ end }}
 {{- range .Values.grants.credentialUses }}{{ $flags = append $flags (printf "--credential-use=%s" .) }}{{ end }}
+{{- range .Values.flags }}
+{{- if and (hasPrefix "--secure-port" .) (ne . "--secure-port=10258") }}
+{{- fail (printf "flags has %s, and the probes and the port of the pod are 10258: the pod would never be ready. Leave the flag out" .) }}
+{{- end }}
+{{- if and (hasPrefix "--bind-address" .) (not (has . (list "--bind-address=127.0.0.1" "--bind-address=0.0.0.0" "--bind-address=::"))) }}
+{{- fail (printf "flags has %s, and the probes ask 127.0.0.1: the pod would never be ready. Leave the flag out, or give --bind-address=0.0.0.0" .) }}
+{{- end }}
+{{- end }}
 {{- concat $flags .Values.flags | toYaml }}
 {{- end }}
