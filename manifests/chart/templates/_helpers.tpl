@@ -43,7 +43,10 @@
 {{/* The image, by tag or digest. */}}
 {{- define "wasm-ccm.image" -}}
 {{- if not .repository }}
-{{- fail "image.repository is empty: build the image with `./just image`, push it to your registry, and give its name, as in --set image.repository=REGISTRY/wasm-ccm --set image.tag=TAG" }}
+{{- fail "image.repository is empty: build the image with `./just image`, push it to your registry, and give its name, as in --set image.repository=REGISTRY/wasm-ccm --set-string image.tag=TAG" }}
+{{- end }}
+{{- if eq .tag "TAG" }}
+{{- fail "image.tag is TAG, which stands for a tag in the guide: give the one that you pushed" }}
 {{- end }}
 {{- if and .tag .digest }}
 {{- fail "image.tag and image.digest are both given: give one of them" }}

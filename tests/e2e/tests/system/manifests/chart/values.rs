@@ -13,6 +13,11 @@ async fn values_that_are_wrong_are_refused_with_their_name_and_what_is_wrong() {
     for flag in flags.map(|flag| format!("flags[0]={flag}")) {
         assert!(!helm.render(&chart, &[&good[..], &[&flag]].concat()).await.is_empty(), "{flag}");
     }
+    let repositories =
+        ["w", "r.example/w", "r.example/a/b_c/d--e", "localhost:5000/w", "R.example:5000/x", "[::1]:5000/w"];
+    for repository in repositories.map(|repository| format!("image.repository={repository}")) {
+        assert!(!helm.render(&chart, &[&good[..], &[&repository]].concat()).await.is_empty(), "{repository}");
+    }
     let digest = format!("image.digest=sha256:{}", "0".repeat(64));
     let both = [digest.as_str()];
     let named = "env[0].name=A,env[0].valueFrom.secretKeyRef.name=s";
@@ -20,7 +25,7 @@ async fn values_that_are_wrong_are_refused_with_their_name_and_what_is_wrong() {
         ["k", "7", "k,settings.A=b"].map(|key| format!("{named},env[0].valueFrom.secretKeyRef.key={key}"));
     assert!(!helm.render(&chart, &[&good[..], &[&from]].concat()).await.is_empty());
     let (number, twice) = ([number.as_str()], [twice.as_str()]);
-    let wrong: [(&[&str], &[&str]); 36] = [
+    let wrong: [(&[&str], &[&str]); 41] = [
         (&["replicas=two"], &["/replicas", "got string, want null or integer"]),
         (&["replicas=0"], &["/replicas", "minimum: got 0, want 1"]),
         (&["flags=--v=4"], &["/flags", "got string, want array"]),
@@ -54,6 +59,12 @@ async fn values_that_are_wrong_are_refused_with_their_name_and_what_is_wrong() {
         (&both, &["image.tag and image.digest are both given: give one of them"]),
         (&["image.digest=sha256:0"], &["/image/digest", "'sha256:0' does not match pattern"]),
         (&["image.repository=r.example/ccm@x"], &["/image/repository", "does not match pattern"]),
+        // A tag in the place of a part of the name, and the words of the guide as they stand there.
+        (&["image.repository=r.example/w:1"], &["/image/repository", "'r.example/w:1' does not match pattern"]),
+        (&["image.repository=REGISTRY/wasm-ccm"], &["/image/repository", "'REGISTRY/wasm-ccm' does not match pattern"]),
+        (&["image.tag=TAG"], &["image.tag is TAG, which stands for a tag in the guide"]),
+        (&["image.tag=20261127"], &["/image/tag", "got number, want string"]),
+        (&["settings.my-var=x"], &["at '/settings': additional properties 'my-var' not allowed"]),
         (&["loadBalancerClasses[0]="], &["/loadBalancerClasses/0", "minLength: got 0, want 1"]),
         (&["grants.allowHosts[0]=a b"], &["/grants/allowHosts/0", "'a b' does not match pattern"]),
         (&["grants.credentialUses[0]=token"], &["/grants/credentialUses/0", "'token' does not match pattern"]),
