@@ -233,6 +233,10 @@ fn from_secret(name: &str, secret: &str, key: &str) -> Value {
 #[tokio::test]
 async fn the_guide_takes_the_headers_for_a_collector_from_a_secret_with_the_chart_as_with_kustomize() {
     let guide = std::fs::read_to_string(manifest::folder().join("../docs/guides/traces.md")).unwrap();
+    // With the address of the step before, the host would not start.
+    let (_, secret) = guide.split_once("put `OTEL_EXPORTER_OTLP_HEADERS` into a Secret").unwrap();
+    let said = secret.split_once("```").unwrap().0;
+    assert!(said.contains("must then begin with `https://`, or be a loopback\naddress that you name"), "{said}");
     let block = |start: &str| {
         let (_, text) = guide.split_once(&format!("```yaml\n{start}")).unwrap_or_else(|| panic!("no {start:?}"));
         format!("{start}{}", text.split_once("```").unwrap().0)
