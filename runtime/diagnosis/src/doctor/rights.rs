@@ -14,6 +14,7 @@ use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReview,
     SubjectAccessReviewSpec,
 };
+use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use serde::Deserialize;
@@ -233,6 +234,13 @@ pub(super) async fn review(client: &Client, of: &RightsOf, wanted: &Wanted<'_>) 
         Ok(rights) => rights,
         Err(error) => return vec![check.unjudged(format!("{error:#}"), "report this: the program contains the file")],
     };
+    if let RightsOf::Account { namespace, name } = of
+        && is_absent(client, namespace, name).await
+    {
+        let found = format!("the ServiceAccount {namespace}/{name} does not exist");
+        let fix = "apply your overlay or Helm release, which makes it; if the host has another account, --rights-of; if it runs by hand, --rights-of self with its kubeconfig";
+        return vec![check.wrong(found, fix)];
+    }
     match judge(client, of, rights, wanted.purpose).await {
         Ok(finding) => vec![finding],
         Err(why) => vec![check.unjudged(
@@ -300,6 +308,12 @@ fn are_of_dry_run(rights: &[Right], missing: &[&Right]) -> bool {
     // A dry run that Prometheus reads may create reviews.
     let is_change = |right: &&Right| !is_read(right) && right.verb != "create";
     !missing.iter().any(|right| is_read(right)) && rights.iter().filter(is_change).all(|right| missing.contains(&right))
+}
+
+/// Whether there is no such account: then nobody gave it any right. Who may not look takes it to be there.
+async fn is_absent(client: &Client, namespace: &str, name: &str) -> bool {
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+    matches!(answered(accounts.get_opt(name)).await, Ok(None))
 }
 
 /// Whether we may ask about others.

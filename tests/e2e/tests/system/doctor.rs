@@ -14,7 +14,7 @@ use ccm_cluster::NodeFixture;
 use ccm_e2e::host::{component, program, until};
 use ccm_e2e::manifest;
 use ccm_sim_digitalocean::TOKEN;
-use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
+use k8s_openapi::api::core::v1::{Namespace, Secret, Service, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::Api;
 use kube::api::PostParams;
@@ -173,6 +173,11 @@ async fn an_api_server_that_cannot_be_asked_is_wrong_and_the_provider_is_judged_
 async fn a_missing_right_is_named_to_an_administrator_and_to_the_account_itself() {
     let stage = Stage::bare(ccm_cluster::Settings::default()).await;
     let provider = provider();
+    // Every rule of the manifest was once listed.
+    let (_, found) = doctor(&stage.cluster.kubeconfig(), &[&provider]).one("rights", "wrong");
+    assert_eq!(found, "the ServiceAccount kube-system/wasm-ccm does not exist");
+    let account = json!({ "metadata": { "name": "wasm-ccm" } });
+    create(Api::<ServiceAccount>::namespaced(stage.client().clone(), "kube-system"), account).await;
     let (_, found) = doctor(&stage.cluster.kubeconfig(), &[&provider]).one("rights", "wrong");
     for right in ["patch, delete nodes; patch nodes/status", "create leases.coordination.k8s.io in kube-system"] {
         assert!(found.contains(right), "{right}: {found}");
