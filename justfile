@@ -333,7 +333,7 @@ chart NAME: (_in-chart NAME) build-providers
     # A release holds all that is in the chart: one component is enough.
     rm -f manifests/chart/components/*.wasm.gz
     gzip -9nc "target/providers/$name.wasm" >"manifests/chart/components/$name.wasm.gz"
-    echo "helm upgrade --install wasm-ccm manifests/chart --namespace kube-system --set provider=$name,image.repository=REGISTRY/wasm-ccm,image.tag=TAG"
+    echo "helm upgrade --install wasm-ccm manifests/chart --namespace kube-system --set provider=$name,image.repository=REGISTRY/wasm-ccm --set-string image.tag=TAG"
 
 # Before anything is built for it.
 [no-exit-message]

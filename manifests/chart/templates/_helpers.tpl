@@ -43,7 +43,10 @@
 {{/* The image, by tag or digest. */}}
 {{- define "wasm-ccm.image" -}}
 {{- if not .repository }}
-{{- fail "image.repository is empty: build the image with `./just image`, push it to your registry, and give its name, as in --set image.repository=REGISTRY/wasm-ccm --set image.tag=TAG" }}
+{{- fail "image.repository is empty: build the image with `./just image`, push it to your registry, and give its name, as in --set image.repository=REGISTRY/wasm-ccm --set-string image.tag=TAG" }}
+{{- end }}
+{{- if eq .tag "TAG" }}
+{{- fail "image.tag is TAG, which stands for a tag in the guide: give the one that you pushed" }}
 {{- end }}
 {{- if and .tag .digest }}
 {{- fail "image.tag and image.digest are both given: give one of them" }}
@@ -62,5 +65,13 @@
 {{- range .Values.grants.allowAnnotations }}{{ $flags = append $flags (printf "--allow-annotation=%s" .) }}{{ end }}
 {{- range .Values.grants.allowSharedAddresses }}{{ $flags = append $flags (printf "--allow-shared-address=%s" .) }}{{ end }}
 {{- range .Values.grants.credentialUses }}{{ $flags = append $flags (printf "--credential-use=%s" .) }}{{ end }}
+{{- range .Values.flags }}
+{{- if and (hasPrefix "--secure-port" .) (ne . "--secure-port=10258") }}
+{{- fail (printf "flags has %s, and the probes and the port of the pod are 10258: the pod would never be ready. Leave the flag out" .) }}
+{{- end }}
+{{- if and (hasPrefix "--bind-address" .) (not (has . (list "--bind-address=127.0.0.1" "--bind-address=0.0.0.0" "--bind-address=::"))) }}
+{{- fail (printf "flags has %s, and the probes ask 127.0.0.1: the pod would never be ready. Leave the flag out, or give --bind-address=0.0.0.0" .) }}
+{{- end }}
+{{- end }}
 {{- concat $flags .Values.flags | toYaml }}
 {{- end }}

@@ -29,6 +29,10 @@ pub struct DoctorArgs {
     /// Whose rights are checked: the ServiceAccount of the host, NAMESPACE/NAME, or self for the user of the kubeconfig.
     #[arg(long, value_name = "ACCOUNT", default_value = "kube-system/wasm-ccm", help_heading = "Cluster")]
     rights_of: RightsOf,
+    /// The host runs with --dry-run: it needs only the rights to read, and does not lead. doctor sees that itself where it may list the
+    /// Deployments, DaemonSets or pods in the namespace of the Lease, and one of them is the host.
+    #[arg(long, help_heading = "Cluster")]
+    dry_run: bool,
     /// A cloud controller manager that may run beside this one because it serves another cloud: the name of its Lease or of its
     /// program. May be given several times.
     #[arg(long, value_name = "NAME", help_heading = "Cluster")]
@@ -88,6 +92,7 @@ impl DoctorArgs {
             access: self.api_server.access(),
             cluster_name: self.cluster_name.clone(),
             rights_of: self.rights_of.clone(),
+            is_dry_run: self.dry_run,
             beside: self.beside.clone(),
             waiting_after: self.waiting_after,
             providers: self.configured(),

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`server`] | the API server, its version, and its clock |
 //! | [`rights`], [`grant`] | the rights of the host: every rule of `manifests/base/rbac.yaml`, and the command that gives them |
+//! | [`purpose`] | nothing: it finds out whether the hosts work, or are a dry run, which needs less |
 //! | [`leases`], [`managers`] | who leads, and other managers beside the host |
 //! | [`hosts`] | the pods of the host: whether they run, and could on a new cluster |
 //! | [`nodes`] | taints and provider IDs |
@@ -26,6 +27,7 @@ mod managers;
 mod network;
 mod nodes;
 mod provider;
+mod purpose;
 mod rights;
 mod server;
 mod services;
@@ -44,6 +46,7 @@ use crate::ask::{Access, objects, pods};
 use finding::{Check, Finding};
 use leases::Led;
 use provider::{Judge, Providers};
+use purpose::Purpose;
 use server::Clock;
 
 pub use finding::Report;
@@ -72,6 +75,8 @@ pub struct DoctorSettings {
     pub cluster_name: String,
     /// Whose rights are checked.
     pub rights_of: RightsOf,
+    /// The host is a dry run, also where none can be seen.
+    pub is_dry_run: bool,
     /// Managers that may run beside the host: names of Leases or of programs.
     pub beside: Vec<String>,
     /// A Node or a Service that waits for longer is told.
@@ -121,20 +126,23 @@ async fn of_cluster(client: &Client, clock: Clock, settings: DoctorSettings) -> 
     let mut findings = vec![];
     let PeerSettings { namespace, .. } = &settings.peers;
     let pods = pods::living(client, namespace).await;
+    let purpose = Purpose::find(client, namespace, pods.as_deref(), settings.is_dry_run).await;
     let leases = leases::Judge {
         peers: &settings.peers,
         is_elected: settings.is_elected,
+        is_dry_run: purpose.is_dry_run(),
         beside: &settings.beside,
         pods: pods.as_deref(),
     };
     // To look at a Lease takes some seconds, as does the compiler.
     let ((of_leases, led), (of_providers, providers)) = tokio::join!(leases.read(client, clock), Box::pin(judging));
-    findings
-        .extend(rights::review(client, &settings.rights_of, &settings.peers, &configs, settings.is_source_named).await);
+    let wanted =
+        rights::Wanted { peers: &settings.peers, providers: &configs, is_named: settings.is_source_named, purpose };
+    findings.extend(rights::review(client, &settings.rights_of, &wanted).await);
     findings.extend(of_leases);
     let patience = patience(settings.waiting_after);
     findings.extend(hosts::judge(pods.as_deref(), namespace, patience, clock.now()));
-    findings.extend(managers::judge(pods.as_deref(), &settings.peers, &settings.beside));
+    findings.extend(managers::judge(pods.as_deref(), &settings.peers, &settings.beside, purpose));
     let (of_nodes, of_services) = listed(client, clock, &providers, led, patience).await;
     findings.extend(of_nodes);
     findings.extend(of_providers);
@@ -144,6 +152,7 @@ async fn of_cluster(client: &Client, clock: Clock, settings: DoctorSettings) -> 
             peers: &settings.peers,
             pods: pods.as_deref(),
             led,
+            is_dry_run: purpose.is_dry_run(),
             address: settings.address.as_ref(),
         };
         findings.extend(budget.read().await);
@@ -219,6 +228,7 @@ mod tests {
             access: Access::default(),
             cluster_name: "c".to_owned(),
             rights_of: RightsOf::Myself,
+            is_dry_run: false,
             beside: vec![],
             waiting_after: Duration::ZERO,
             providers: Ok(vec![record.check().unwrap()]),

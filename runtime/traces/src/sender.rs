@@ -117,12 +117,12 @@ impl Sender {
                     if rejected == 0 {
                         return self.taken();
                     }
-                    self.not_taken(&said);
+                    self.not_taken(&said, false);
                     return self.metrics.count(Outcome::NotTaken, rejected);
                 }
                 Err(refusal) => refusal,
             };
-            self.not_taken(&refusal.why);
+            self.not_taken(&refusal.why, refusal.may_repeat);
             let pause = pauses.next().filter(|_| refusal.may_repeat && !stop.is_cancelled());
             let Some(pause) = pause else { return self.metrics.count(Outcome::NotTaken, spans) };
             tokio::select! {
@@ -160,7 +160,7 @@ impl Sender {
     }
 
     /// Says it once, however many batches follow.
-    fn not_taken(&mut self, why: &str) {
+    fn not_taken(&mut self, why: &str, may_repeat: bool) {
         if self.away_since.is_some() {
             return;
         }
@@ -168,9 +168,13 @@ impl Sender {
         let why = self.without_secrets(why);
         let why: String =
             why.chars().map(|letter| if is_plain(letter) { letter } else { ' ' }).take(MOST_SAID).collect();
+        let lost = match may_repeat {
+            true => format!("a batch is lost after {} tries", RETRIES.len().saturating_add(1)),
+            false => "what it refuses is lost at once".to_owned(),
+        };
         tracing::warn!(
             endpoint = self.settings.shown(),
-            "the collector does not take traces: {why}; the host goes on, and loses spans when {} wait (ccm_trace_spans_total)",
+            "the collector does not take traces: {why}; the host goes on: {lost}, and so are spans that find {} others waiting (ccm_trace_spans_total)",
             self.settings.queue
         );
     }

@@ -121,12 +121,12 @@ fn endpoint(of_traces: Option<String>, of_all: Option<String>) -> Result<(&'stat
         (None, Some(base)) => ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("{}{TRACES_PATH}", base.trim_end_matches('/'))),
         (None, None) => ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("{DEFAULT_ENDPOINT}{TRACES_PATH}")),
     };
-    let url: Url = text.parse().context(name)?;
-    ensure!(
-        matches!(url.scheme(), "http" | "https") && url.has_host(),
-        "{name} is no URL with http:// or https://, such as {DEFAULT_ENDPOINT}"
-    );
-    Ok((name, url))
+    // Both name a collector without a scheme: `collector:4318` is a URL of the scheme `collector`, and `10.0.0.1:4318` is none.
+    let is_one = ["http://", "https://"]
+        .iter()
+        .any(|scheme| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)));
+    ensure!(is_one, "{name} is no URL with http:// or https://, such as {DEFAULT_ENDPOINT}");
+    Ok((name, text.parse().context(name)?))
 }
 
 /// Whether what is sent there stays on the node.

@@ -90,7 +90,10 @@ fn a_certificate_that_is_not_there_is_named_with_the_variable_that_names_it() {
 fn a_variable_that_cannot_be_used_is_named_and_a_secret_is_not_shown() {
     let cases: &[(&[(&str, &str)], &str)] = &[
         (&[("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318")], "OTEL_EXPORTER_OTLP_ENDPOINT is no URL with http://"),
-        (&[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "x")], "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"),
+        (&[("OTEL_EXPORTER_OTLP_ENDPOINT", "10.0.0.1:4317")], "OTEL_EXPORTER_OTLP_ENDPOINT is no URL with http://"),
+        (&[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "x")], "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is no URL with http://"),
+        (&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:99999")], "OTEL_EXPORTER_OTLP_ENDPOINT: invalid port number"),
+        (&[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://")], "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: empty host"),
         (&[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")], "OTEL_EXPORTER_OTLP_PROTOCOL: \"grpc\" is not http/protobuf"),
         (&[("OTEL_TRACES_EXPORTER", "zipkin")], "OTEL_TRACES_EXPORTER: \"zipkin\" is none of otlp, none"),
         (&[("OTEL_TRACES_SAMPLER", "xray")], "OTEL_TRACES_SAMPLER: \"xray\" is none of always_on"),

@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::{Client, ResourceExt as _};
+use serde::Deserialize;
 
 use super::api_server::all;
 
@@ -13,6 +14,8 @@ pub(crate) const LABEL: (&str, &str) = ("app.kubernetes.io/name", "wasm-ccm");
 const HOST: &str = "wasm-ccm";
 /// What manifests call the health port: ours, and what others may.
 const PORT_NAMES: [&str; 2] = ["metrics", "health"];
+/// The flag of a host that writes nothing.
+const DRY_RUN: &str = "--dry-run";
 /// The health port, where a pod does not say.
 const PORT: i32 = 10_258;
 
@@ -27,6 +30,33 @@ pub(crate) async fn living(client: &Client, namespace: &str) -> Result<Vec<Pod>,
     Ok(pods)
 }
 
+/// A Deployment or a DaemonSet, as far as it says what its pods are.
+#[derive(Clone, Deserialize)]
+struct Workload {
+    spec: WorkloadSpec,
+}
+
+#[derive(Clone, Deserialize)]
+struct WorkloadSpec {
+    /// It has the form of a pod.
+    template: Pod,
+}
+
+/// What the Deployments and DaemonSets of a namespace make: one pod for each.
+///
+/// # Errors
+///
+/// The API server does not give them: why.
+pub(crate) async fn intended(client: &Client, namespace: &str) -> Result<Vec<Pod>, String> {
+    let mut intended = vec![];
+    for kind in ["deployments", "daemonsets"] {
+        let workloads: Vec<Workload> =
+            all(client, &format!("/apis/apps/v1/namespaces/{namespace}/{kind}"), None).await?;
+        intended.extend(workloads.into_iter().map(|workload| workload.spec.template));
+    }
+    Ok(intended)
+}
+
 /// Whether anything runs in it, or will.
 pub(crate) fn is_alive(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
@@ -38,6 +68,15 @@ pub(crate) fn is_host(pod: &Pod) -> bool {
     let (label, value) = LABEL;
     let is_labelled = pod.labels().get(label).is_some_and(|found| found == value);
     is_labelled || containers(pod).any(|container| program(container) == HOST)
+}
+
+/// Whether it is a host that writes nothing. The flag is read as the host reads it: the last one counts.
+pub(crate) fn is_dry_run(pod: &Pod) -> bool {
+    let said = |word: &str| {
+        let (name, value) = word.split_once('=').unwrap_or((word, "true"));
+        (name.replace('_', "-") == DRY_RUN).then(|| matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True"))
+    };
+    is_host(pod) && containers(pod).flat_map(words).filter_map(said).last() == Some(true)
 }
 
 /// The program of another cloud controller manager in it.
@@ -181,6 +220,24 @@ mod tests {
         ] {
             let more = json!({ "spec": { "containers": [{ "name": "c", "args": args, "ports": ports }] } });
             assert_eq!(port(&pod("a", "b", &more)), wanted, "{args} {ports}");
+        }
+    }
+
+    #[test]
+    fn a_dry_run_is_one_as_the_host_reads_its_flags() {
+        for (args, wanted) in [
+            (json!(["run", "--dry-run", "--v=4"]), true),
+            (json!(["run", "--dry-run=true"]), true),
+            (json!(["run", "--dry_run=T"]), true),
+            (json!(["run", "--dry-run=false", "--dry-run"]), true),
+            (json!(["run", "--dry-run", "--dry-run=false"]), false),
+            (json!(["run", "--dry-run-not"]), false),
+            (json!(["run"]), false),
+        ] {
+            let host = |labels: Value| json!({ "metadata": { "labels": labels }, "spec": { "containers": [{ "name": "c", "args": args }] } });
+            let ours = pod("a", "b", &host(json!({ "app.kubernetes.io/name": "wasm-ccm" })));
+            assert_eq!(is_dry_run(&ours), wanted, "{args}");
+            assert!(!is_dry_run(&pod("a", "b", &host(json!({})))), "somebody else's {args}");
         }
     }
 

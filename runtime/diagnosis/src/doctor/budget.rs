@@ -46,6 +46,8 @@ pub(super) struct Judge<'a> {
     /// Those that live, or why they cannot be read.
     pub(super) pods: Result<&'a [Pod], &'a String>,
     pub(super) led: Led,
+    /// It does not lead.
+    pub(super) is_dry_run: bool,
     /// The health port of the leader; without it, the leader is found.
     pub(super) address: Option<&'a Uri>,
 }
@@ -53,6 +55,11 @@ pub(super) struct Judge<'a> {
 impl Judge<'_> {
     /// Asks the leader.
     pub(super) async fn read(&self) -> Vec<Finding> {
+        if self.is_dry_run && self.address.is_none() {
+            let found = "not judged: this is a dry run, which does not lead";
+            let fix = "nothing; with --address, doctor reads what the cloud leaves to the dry run";
+            return vec![Check::Budget.note(found, fix)];
+        }
         if self.led == Led::No && self.address.is_none() {
             return vec![Check::Budget.unjudged("not judged while nobody leads", "first let a host lead (see leases)")];
         }

@@ -5,7 +5,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
 use super::finding::{Check, Finding};
-use crate::ask::pods::is_host;
+use crate::ask::pods::{is_host, port};
 
 /// The taint of each Node that nobody has initialised, as the kubelet writes it.
 const TAINT: (&str, &str, &str) = ("node.cloudprovider.kubernetes.io/uninitialized", "true", "NoSchedule");
@@ -129,8 +129,9 @@ fn stuck(pod: &Pod, namespace: &str, patience: SignedDuration, now: Timestamp) -
             format!("{describe}; often a ConfigMap or Secret that it mounts is missing"),
         )),
         None if is_old && conditions().any(|one| one.type_ == "Ready" && one.status == "False") => {
+            let port = port(pod);
             let fix = format!(
-                "`kubectl -n {namespace} port-forward {short} 10258`, then `curl -k https://127.0.0.1:10258/readyz` says what it waits for"
+                "`kubectl -n {namespace} port-forward {short} {port}`, then `curl -k https://127.0.0.1:{port}/readyz` says what it waits for"
             );
             Some(check.wrong("runs, and is not ready", fix))
         }

@@ -29,6 +29,8 @@ pub(super) struct Judge<'a> {
     pub(super) peers: &'a PeerSettings,
     /// Without it, the hosts have no Lease.
     pub(super) is_elected: bool,
+    /// It takes part in no election, and is there to run beside another manager.
+    pub(super) is_dry_run: bool,
     /// Managers that may be there.
     pub(super) beside: &'a [String],
     /// Those that live, in the namespace of the Lease, or why they cannot be read.
@@ -74,11 +76,36 @@ impl Judge<'_> {
         (findings, led)
     }
 
+    /// The Lease that a dry run would want: who holds it does the work, and is no mistake.
+    fn beside(&self, standing: Option<&Standing>, now: Timestamp) -> (Vec<Finding>, Led) {
+        let check = Check::Leases;
+        let place = format!("{}/{}", self.peers.namespace, self.peers.lease);
+        let told = "this is a dry run, which takes part in no election";
+        match standing {
+            Some(Standing::Held(hold)) => {
+                let found = format!("{told}: it is beside {}, which holds Lease {place} and renews it", hold.holder);
+                (vec![check.good(found)], Led::Unknown)
+            }
+            Some(Standing::Unmoved(hold)) => {
+                let (holder, told_by) = (&hold.holder, hold.told(now));
+                let found = format!("{told}; {holder} is in Lease {place}, which did not move ({told_by})");
+                let fix = "run doctor again later: if the time of the renewal is the same, nobody leads";
+                (vec![check.note(found, fix)], Led::Unknown)
+            }
+            None | Some(Standing::Free | Standing::Expired(_)) => {
+                let found = format!("{told}; nobody holds Lease {place}");
+                let fix = "nothing, if the manager beside it has another Lease or none; to let this host do the work, take --dry-run away, with the component optional/dry-run or the value dryRun";
+                (vec![check.note(found, fix)], Led::No)
+            }
+        }
+    }
+
     /// The Lease of the hosts.
     fn ours(&self, standing: Option<&Standing>, now: Timestamp) -> (Vec<Finding>, Led) {
         let check = Check::Leases;
         let place = format!("{}/{}", self.peers.namespace, self.peers.lease);
         let hold = match standing {
+            _ if self.is_dry_run => return self.beside(standing, now),
             _ if !self.is_elected => return (vec![check.good("there is no leader election")], Led::Unknown),
             None => return (vec![self.nobody(format!("there is no Lease {place}: no host has ever led"))], Led::No),
             Some(Standing::Free) => {
@@ -162,7 +189,13 @@ impl Judge<'_> {
                 "stop that manager, then `kubectl -n {namespace} delete lease {name}`; if it serves another cloud, doctor --beside={name}"
             )
         };
-        Some(Check::Leases.wrong(found, fix).about([format!("Lease {namespace}/{name}")]))
+        let finding = match self.is_dry_run {
+            true => {
+                Check::Leases.note(format!("{found}; this is a dry run beside it"), format!("when you switch, {fix}"))
+            }
+            false => Check::Leases.wrong(found, fix),
+        };
+        Some(finding.about([format!("Lease {namespace}/{name}")]))
     }
 }
 
@@ -202,7 +235,7 @@ mod tests {
         let peers = PeerSettings { namespace: "kube-system".into(), lease: "wasm-ccm".into(), identity: None };
         let beside: Vec<String> = beside.iter().map(|&name| name.to_owned()).collect();
         let all: Standings = all.iter().map(|(name, standing)| ((*name).to_owned(), standing.clone())).collect();
-        let judge = Judge { peers: &peers, is_elected, beside: &beside, pods: Ok(pods) };
+        let judge = Judge { peers: &peers, is_elected, is_dry_run: false, beside: &beside, pods: Ok(pods) };
         let (findings, led) = judge.judge(&all, NOW.parse().unwrap());
         (findings.into_iter().map(|finding| format!("{:?} {}", finding.judgement, finding.found)).collect(), led)
     }
@@ -273,7 +306,7 @@ mod tests {
             }
         }
         let peers = PeerSettings { namespace: "kube-system".into(), lease: "mine".into(), identity: None };
-        let judge = Judge { peers: &peers, is_elected: true, beside: &[], pods: Ok(&[]) };
+        let judge = Judge { peers: &peers, is_elected: true, is_dry_run: false, beside: &[], pods: Ok(&[]) };
         for (name, is_one) in
             [("mine", true), (MIGRATION, true), ("kube-controller-manager", false), ("kube-scheduler", false)]
         {
@@ -281,6 +314,33 @@ mod tests {
         }
         // Without an election, a Lease of the usual name is another manager's.
         assert_eq!(told(&[("cloud-controller-manager", held(None))], false, &[], &[]).0.len(), 2);
+    }
+
+    /// A dry run was told that nobody works, and that the manager beside it has to stop.
+    #[test]
+    fn a_dry_run_holds_no_lease_and_whoever_does_is_no_mistake() {
+        let peers = PeerSettings { namespace: "kube-system".into(), lease: "wasm-ccm".into(), identity: None };
+        let say = "this is a dry run, which takes part in no election";
+        let go = || Standing::Held(hold("b_2", NOW, Some("digitalocean-cloud-controller-manager")));
+        let nobody = format!("Note {say}; nobody holds Lease kube-system/wasm-ccm");
+        let beside = format!("Good {say}: it is beside b_2, which holds Lease kube-system/wasm-ccm and renews it");
+        for (standing, wanted, led) in [
+            (None, &nobody, Led::No),
+            (Some(Standing::Free), &nobody, Led::No),
+            (Some(Standing::Expired(hold("b_2", NOW, None))), &nobody, Led::No),
+            (Some(go()), &beside, Led::Unknown),
+        ] {
+            for is_elected in [true, false] {
+                let judge = Judge { peers: &peers, is_elected, is_dry_run: true, beside: &[], pods: Ok(&[]) };
+                let (findings, is_led) = judge.ours(standing.as_ref(), NOW.parse().unwrap());
+                let told: Vec<String> =
+                    findings.iter().map(|one| format!("{:?} {}", one.judgement, one.found)).collect();
+                assert_eq!((told, is_led), (vec![wanted.clone()], led), "{standing:?}");
+            }
+        }
+        let judge = Judge { peers: &peers, is_elected: true, is_dry_run: true, beside: &[], pods: Ok(&[]) };
+        let (findings, _) = judge.judge(&vec![("cloud-controller-manager".to_owned(), go())], NOW.parse().unwrap());
+        assert!(findings.iter().all(|one| one.judgement == super::super::finding::Judgement::Note), "{findings:?}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::ResourceExt as _;
 
 use super::finding::{Check, Finding};
+use super::purpose::Purpose;
 use crate::ask::pods::{MANAGER, containers, flag, is_host, program};
 
 /// The flag that says which cloud a component of Kubernetes serves by itself.
@@ -13,8 +14,20 @@ const CLOUD: &str = "--cloud-provider";
 const LEASE: (&str, &str) = ("--leader-elect-resource-name", MANAGER);
 
 /// `pods`: those that live, or why they cannot be read.
-pub(super) fn judge(pods: Result<&[Pod], &String>, peers: &PeerSettings, beside: &[String]) -> Vec<Finding> {
+pub(super) fn judge(
+    pods: Result<&[Pod], &String>,
+    peers: &PeerSettings,
+    beside: &[String],
+    purpose: Purpose,
+) -> Vec<Finding> {
     let check = Check::Managers;
+    // A dry run is there to run beside it.
+    let told = |found: String, fix: String| match purpose {
+        Purpose::DryRun => {
+            check.note(format!("{found}; this is a dry run beside it"), format!("when you switch, {fix}"))
+        }
+        Purpose::Work | Purpose::Unknown => check.wrong(found, fix),
+    };
     let namespace = &peers.namespace;
     let pods = match pods {
         Ok(pods) => pods,
@@ -39,12 +52,12 @@ pub(super) fn judge(pods: Result<&[Pod], &String>, peers: &PeerSettings, beside:
                 let fix = format!(
                     "scale its Deployment to 0 or delete its DaemonSet; if it serves another cloud, doctor --beside={program}"
                 );
-                findings.push(check.wrong(found, fix).about(name.clone()));
+                findings.push(told(found, fix).about(name.clone()));
             }
             if let Some(cloud) = own_cloud(container, &program) {
                 let found = format!("{program} runs with {CLOUD}={cloud}: it has cloud controllers of its own");
                 let fix = format!("set {CLOUD}=external in its manifest on each machine of the control plane");
-                findings.push(check.wrong(found, fix).about(name.clone()));
+                findings.push(told(found, fix).about(name.clone()));
             }
         }
     }
@@ -79,9 +92,13 @@ mod tests {
     }
 
     fn told(pods: &[Pod], beside: &[&str]) -> Vec<String> {
+        told_to(Purpose::Work, pods, beside)
+    }
+
+    fn told_to(purpose: Purpose, pods: &[Pod], beside: &[&str]) -> Vec<String> {
         let beside: Vec<String> = beside.iter().map(|&name| name.to_owned()).collect();
         let peers = PeerSettings { namespace: "kube-system".into(), lease: "mine".into(), identity: None };
-        let findings = judge(Ok(pods), &peers, &beside);
+        let findings = judge(Ok(pods), &peers, &beside, purpose);
         findings
             .into_iter()
             .map(|one| format!("{:?} {}: {}", one.judgement, one.objects.join(", "), one.found))
@@ -98,6 +115,18 @@ mod tests {
         }
         let shell = ["/bin/sh", "-c", "/bin/openstack-cloud-controller-manager"];
         assert!(told(&[pod("os", "x", &shell, "Running")], &[])[0].contains("runs openstack-cloud-controller-manager"));
+    }
+
+    #[test]
+    fn a_manager_beside_a_dry_run_is_no_mistake() {
+        let all = [
+            pod("os", "x", &["openstack-cloud-controller-manager"], "Running"),
+            pod("k", "x", &["kube-controller-manager", "--cloud-provider=openstack"], "Running"),
+        ];
+        for (purpose, wanted) in [(Purpose::DryRun, "Note"), (Purpose::Work, "Wrong"), (Purpose::Unknown, "Wrong")] {
+            let told = told_to(purpose, &all, &[]);
+            assert!(told.len() == 2 && told.iter().all(|one| one.starts_with(wanted)), "{purpose:?}: {told:?}");
+        }
     }
 
     #[test]

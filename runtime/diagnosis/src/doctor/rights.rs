@@ -14,12 +14,14 @@ use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReview,
     SubjectAccessReviewSpec,
 };
+use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use serde::Deserialize;
 
 use super::finding::{Check, Finding};
 use super::grant::command;
+use super::purpose::Purpose;
 use crate::ask::answered;
 
 /// The one list of rights.
@@ -28,7 +30,7 @@ const MANIFEST: &str = include_str!("../../../../manifests/base/rbac.yaml");
 const HOME: &str = "kube-system";
 /// The name of the manifest that stands for the one of the Lease.
 const LEASE: &str = "cloud-controller-manager";
-/// What the host does with a Secret that a credential is in.
+/// What the host does with a Secret that a credential is in. A dry run does nothing else with any object.
 const READ: [&str; 3] = ["get", "list", "watch"];
 
 /// Whose rights are checked.
@@ -121,9 +123,18 @@ impl Right {
     }
 }
 
-/// All rights that a host with this Lease and these providers needs. Where nobody said it, their components are mounted, and not read
-/// through the API.
-fn needed(peers: &PeerSettings, providers: &[ProviderConfig], is_named: bool) -> Result<Vec<Right>> {
+/// What the host needs rights for.
+pub(super) struct Wanted<'a> {
+    pub(super) peers: &'a PeerSettings,
+    pub(super) providers: &'a [ProviderConfig],
+    /// Whether the operator said where components are. Where nobody said it, they are mounted, and not read through the API.
+    pub(super) is_named: bool,
+    pub(super) purpose: Purpose,
+}
+
+/// All rights that a host with this Lease and these providers needs.
+fn needed(wanted: &Wanted<'_>) -> Result<Vec<Right>> {
+    let Wanted { peers, providers, is_named, purpose } = *wanted;
     let objects: Vec<Object> = serde_saphyr::from_multiple(MANIFEST).context("manifests/base/rbac.yaml")?;
     let sources: Vec<(&str, &str)> = providers
         .iter()
@@ -183,6 +194,9 @@ fn needed(peers: &PeerSettings, providers: &[ProviderConfig], is_named: bool) ->
             namespace: Some(namespace.clone()),
         }));
     }
+    if purpose.is_dry_run() {
+        rights.retain(|right| READ.contains(&right.verb.as_str()));
+    }
     Ok(rights)
 }
 
@@ -213,20 +227,21 @@ enum Ruling {
     Denied(Option<String>),
 }
 
-/// Asks about all of them. `is_named`: whether the operator said where components are.
-pub(super) async fn review(
-    client: &Client,
-    of: &RightsOf,
-    peers: &PeerSettings,
-    providers: &[ProviderConfig],
-    is_named: bool,
-) -> Vec<Finding> {
+/// Asks about all of them.
+pub(super) async fn review(client: &Client, of: &RightsOf, wanted: &Wanted<'_>) -> Vec<Finding> {
     let check = Check::Rights;
-    let rights = match needed(peers, providers, is_named) {
+    let rights = match needed(wanted) {
         Ok(rights) => rights,
         Err(error) => return vec![check.unjudged(format!("{error:#}"), "report this: the program contains the file")],
     };
-    match judge(client, of, rights).await {
+    if let RightsOf::Account { namespace, name } = of
+        && is_absent(client, namespace, name).await
+    {
+        let found = format!("the ServiceAccount {namespace}/{name} does not exist");
+        let fix = "apply your overlay or Helm release, which makes it; if the host has another account, --rights-of; if it runs by hand, --rights-of self with its kubeconfig";
+        return vec![check.wrong(found, fix)];
+    }
+    match judge(client, of, rights, wanted.purpose).await {
         Ok(finding) => vec![finding],
         Err(why) => vec![check.unjudged(
             format!("the API server does not judge the rights of the host: {why}"),
@@ -235,7 +250,7 @@ pub(super) async fn review(
     }
 }
 
-async fn judge(client: &Client, of: &RightsOf, rights: Vec<Right>) -> Result<Finding, String> {
+async fn judge(client: &Client, of: &RightsOf, rights: Vec<Right>, purpose: Purpose) -> Result<Finding, String> {
     let (who, ask_about) = match of {
         RightsOf::Myself => (myself(client).await?, None),
         RightsOf::Account { namespace, name } => {
@@ -260,11 +275,21 @@ async fn judge(client: &Client, of: &RightsOf, rights: Vec<Right>) -> Result<Fin
         }
     }
     Ok(match missing.as_slice() {
+        [] if purpose.is_dry_run() => Check::Rights.good(format!(
+            "this is a dry run: {who} has all {} rights that it needs, and more is not asked for",
+            rights.len()
+        )),
         [] => Check::Rights.good(format!("{who} has all {} rights that the host needs", rights.len())),
         _ => {
             let grant = command(&who, &missing);
+            // Whoever gives them to a dry run takes the lock from it.
+            let unless = match purpose == Purpose::Unknown && are_of_dry_run(&rights, &missing) {
+                true => "nothing, if the host is a dry run: doctor --dry-run judges it as one; else ",
+                false => "",
+            };
+            let dry_run = if purpose.is_dry_run() { "this is a dry run, and " } else { "" };
             let fix = format!(
-                "`{grant}`; or apply your overlay or Helm release again, if the names are those of the manifests; if the host has another account, --rights-of"
+                "{unless}`{grant}`; or apply your overlay or Helm release again, if the names are those of the manifests; if the host has another account, --rights-of"
             );
             let troubles: Vec<String> = troubles.into_iter().collect();
             let troubles = if troubles.is_empty() {
@@ -272,9 +297,23 @@ async fn judge(client: &Client, of: &RightsOf, rights: Vec<Right>) -> Result<Fin
             } else {
                 format!(" (the API server adds: {})", troubles.join("; "))
             };
-            Check::Rights.wrong(format!("{who} may not: {}{troubles}", told(missing)), fix)
+            Check::Rights.wrong(format!("{dry_run}{who} may not: {}{troubles}", told(missing)), fix)
         }
     })
+}
+
+/// Whether what is missing may be so on purpose: all that is read is allowed, and nothing may be changed.
+fn are_of_dry_run(rights: &[Right], missing: &[&Right]) -> bool {
+    let is_read = |right: &Right| READ.contains(&right.verb.as_str());
+    // A dry run that Prometheus reads may create reviews.
+    let is_change = |right: &&Right| !is_read(right) && right.verb != "create";
+    !missing.iter().any(|right| is_read(right)) && rights.iter().filter(is_change).all(|right| missing.contains(&right))
+}
+
+/// Whether there is no such account: then nobody gave it any right. Who may not look takes it to be there.
+async fn is_absent(client: &Client, namespace: &str, name: &str) -> bool {
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+    matches!(answered(accounts.get_opt(name)).await, Ok(None))
 }
 
 /// Whether we may ask about others.
@@ -334,12 +373,16 @@ mod tests {
         PeerSettings { namespace: namespace.to_owned(), lease: lease.to_owned(), identity: None }
     }
 
+    fn for_work<'a>(peers: &'a PeerSettings, providers: &'a [ProviderConfig], is_named: bool) -> Wanted<'a> {
+        Wanted { peers, providers, is_named, purpose: Purpose::Work }
+    }
+
     fn all(peers: &PeerSettings, sources: &[&str]) -> Vec<String> {
         let config = |source: &&str| {
             ProviderRecord { source: (*source).to_owned(), ..ProviderRecord::default() }.check().unwrap()
         };
         let providers: Vec<ProviderConfig> = sources.iter().map(config).collect();
-        needed(peers, &providers, true).unwrap().iter().map(|right| told([right])).collect()
+        needed(&for_work(peers, &providers, true)).unwrap().iter().map(|right| told([right])).collect()
     }
 
     #[test]
@@ -380,8 +423,36 @@ mod tests {
         assert!(!all.iter().any(|one| one.contains(LEASE) || one.contains(HOME)), "{all:?}");
         let mounted =
             ProviderRecord { source: "configmap:a/b".to_owned(), ..ProviderRecord::default() }.check().unwrap();
-        let rights = needed(&peers("cloud", "second"), &[mounted], false).unwrap();
+        let rights = needed(&for_work(&peers("cloud", "second"), &[mounted], false)).unwrap();
         assert!(!told(&rights).contains("configmaps b"), "{rights:?}");
+    }
+
+    /// All rights of a host once counted as missing, and a command was offered that gave a dry run the rights to write.
+    #[test]
+    fn a_dry_run_needs_what_its_component_leaves_it_and_looks_like_one_without_the_rest() {
+        let peers = peers(HOME, LEASE);
+        let work = for_work(&peers, &[], false);
+        let dry = needed(&Wanted { purpose: Purpose::DryRun, ..work }).unwrap();
+        let component = include_str!("../../../../manifests/optional/dry-run/kustomization.yaml");
+        let lines = component.lines().filter_map(|line| line.trim().strip_prefix("- {apiGroups: "));
+        let verbs = |line: &str| {
+            let verbs = line.rsplit_once("verbs: [").unwrap().1.strip_suffix("]}").unwrap();
+            verbs.split(", ").map(str::to_owned).collect::<Vec<_>>()
+        };
+        let left: Vec<String> = lines.flat_map(verbs).collect();
+        assert!(left.iter().all(|verb| READ.contains(&verb.as_str())), "{left:?}");
+        // Those in the namespace default stay as they are: one list, one get.
+        assert_eq!(dry.len(), left.len() + 2, "{}", told(&dry));
+
+        let all = needed(&work).unwrap();
+        let lacks = |is_missing: &dyn Fn(&Right) -> bool| {
+            are_of_dry_run(&all, &all.iter().filter(|right| is_missing(right)).collect::<Vec<_>>())
+        };
+        let is_write = |right: &Right| !dry.contains(right);
+        assert!(lacks(&is_write));
+        assert!(lacks(&|right| is_write(right) && !right.resource.ends_with("reviews")), "one that Prometheus reads");
+        assert!(!lacks(&|right| is_write(right) && right.resource != "nodes"), "it may change Nodes");
+        assert!(!lacks(&|_| true), "nothing was installed");
     }
 
     /// No answer was once a denial.
@@ -401,7 +472,7 @@ mod tests {
                 let body = kube::client::Body::from(body.clone().into_bytes());
                 std::future::ready(Ok::<_, std::convert::Infallible>(http::Response::new(body)))
             });
-            let right = &needed(&peers(HOME, LEASE), &[], false).unwrap()[0];
+            let right = &needed(&for_work(&peers(HOME, LEASE), &[], false)).unwrap()[0];
             assert_eq!(is_allowed(&Client::new(service, "default"), None, right).await, wanted, "{status}");
         }
     }
@@ -411,7 +482,7 @@ mod tests {
         let place = |name: &str| (name.to_owned(), "secret:cloud/keys/KEY".replace("KEY", name));
         let credentials = ["user", "password"].map(place).into();
         let record = ProviderRecord { source: "a.wasm".to_owned(), credentials, ..ProviderRecord::default() };
-        let rights = needed(&peers(HOME, LEASE), &[record.check().unwrap()], false).unwrap();
+        let rights = needed(&for_work(&peers(HOME, LEASE), &[record.check().unwrap()], false)).unwrap();
         let secrets: Vec<&Right> = rights.iter().filter(|right| right.resource == "secrets").collect();
         assert_eq!(secrets.len(), 3, "{secrets:?}");
         assert_eq!(told(secrets), "get, list, watch secrets keys in cloud");

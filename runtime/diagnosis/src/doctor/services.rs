@@ -36,10 +36,10 @@ pub(super) fn judge(services: &[Service], judge: &Judge<'_>) -> Vec<Finding> {
     if judge.led == Led::No && !ours.is_empty() {
         let hang = ours.iter().filter(|service| is_deleting(service)).count();
         let found = format!(
-            "keeps the finalizer service.kubernetes.io/load-balancer-cleanup, and no host runs: {hang} of {} hang in their deletion, the others will",
+            "keeps the finalizer service.kubernetes.io/load-balancer-cleanup, and no host leads: {hang} of {} hang in their deletion, the others will",
             ours.len()
         );
-        let fix = "start the host, which deletes the load balancers; to remove wasm-ccm for good, follow docs/guides/remove.md";
+        let fix = "start the host, or take --dry-run away from it: it deletes the load balancers; to remove wasm-ccm for good, follow docs/guides/remove.md";
         findings.push(check.wrong(found, fix).about(ours.iter().map(|service| name(service))));
     }
     let hang: Vec<String> = others.iter().filter(|service| is_deleting(service)).map(|service| name(service)).collect();
@@ -191,7 +191,7 @@ mod tests {
         let (none, ready) = (json!({}), condition("True", "Ensured", ""));
         let kept = json!({ "finalizers": ["service.kubernetes.io/load-balancer-cleanup"], "deletionTimestamp": "2026-11-26T09:50:00Z" });
         let hangs = told(service(&kept, &none, &ready), Led::No);
-        assert!(hangs[0].contains("no host runs: 1 of 1 hang in their deletion"), "{hangs:?}");
+        assert!(hangs[0].contains("no host leads: 1 of 1 hang in their deletion"), "{hangs:?}");
         for led in [Led::Yes, Led::Unknown] {
             assert!(told(service(&kept, &none, &ready), led)[0].starts_with("Good"), "{led:?}");
         }
@@ -216,7 +216,7 @@ mod tests {
         let time = "2026-11-26T09:30:00Z";
         let record = json!({ "type": "LoadBalancerRecorded", "status": "True", "reason": "Ensured", "message": "", "lastTransitionTime": time });
         let recorded = json!({ "conditions": [record], "loadBalancer": addressed["loadBalancer"] });
-        assert!(told(service(&kept(None), &none, &recorded), Led::No)[0].contains("no host runs: 0 of 1 hang"));
+        assert!(told(service(&kept(None), &none, &recorded), Led::No)[0].contains("no host leads: 0 of 1 hang"));
     }
 
     #[test]

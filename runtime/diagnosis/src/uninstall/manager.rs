@@ -29,7 +29,7 @@ pub(super) async fn find(client: &Client, namespace: &str, name: &str) -> Manage
 
 /// Whether it is a host that cleans up after itself: a dry run writes nothing.
 fn works(pod: &Pod) -> bool {
-    pods::is_host(pod) && !pods::containers(pod).flat_map(pods::words).any(|word| word == "--dry-run")
+    pods::is_host(pod) && !pods::is_dry_run(pod)
 }
 
 /// `is_there`: whether a pod of a host lives.
@@ -65,6 +65,7 @@ mod tests {
             (json!([]), Manager::Host),
             (json!(["run", "--provider=a.wasm"]), Manager::Host),
             (json!(["run", "--dry-run-not"]), Manager::Host),
+            (json!(["run", "--dry-run=false"]), Manager::Host),
             (json!(["run", "--dry-run", "--v=4"]), Manager::Nobody),
         ] {
             let pod = json!({

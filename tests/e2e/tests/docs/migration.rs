@@ -83,3 +83,16 @@ fn its_check_and_plan_are_granted_the_variables_of_the_overlay_and_it_says_what_
         assert_eq!(row(variable).contains("leave it out: "), !named.contains(&variable), "{variable}");
     }
 }
+
+/// They were among those that stay the same: the probes of our manifests then ask where nobody answers, and no pod is ever ready.
+#[test]
+fn no_flag_is_copied_that_the_probes_of_the_manifests_do_not_follow() {
+    for guide in [GUIDE, "docs/guides/migrate-from-openstack.md"] {
+        let text = read(guide);
+        for flag in ["`--secure-port`", "`--bind-address`"] {
+            let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| ") && line.contains(flag)).collect();
+            let [row] = rows.as_slice() else { panic!("{guide}: {flag}: {rows:?}") };
+            assert!(row.starts_with(&format!("| {flag} | leave it out: the probes ")), "{guide}: {row}");
+        }
+    }
+}

@@ -14,7 +14,7 @@ use ccm_cluster::NodeFixture;
 use ccm_e2e::host::{component, program, until};
 use ccm_e2e::manifest;
 use ccm_sim_digitalocean::TOKEN;
-use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
+use k8s_openapi::api::core::v1::{Namespace, Secret, Service, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::Api;
 use kube::api::PostParams;
@@ -29,20 +29,20 @@ use crate::service_look::{annotated, await_reason, await_served, serve};
 use crate::stage::{LIMIT, RIVAL, Stage, cloudlycke};
 
 /// What it said, line by line.
-struct Answer {
-    code: Option<i32>,
-    text: String,
+pub(crate) struct Answer {
+    pub(crate) code: Option<i32>,
+    pub(crate) text: String,
     findings: Vec<Value>,
 }
 
 impl Answer {
     /// Of a check.
-    fn of(&self, check: &str) -> Vec<&Value> {
+    pub(crate) fn of(&self, check: &str) -> Vec<&Value> {
         self.findings.iter().filter(|finding| finding["check"] == check).collect()
     }
 
     /// The one finding with this judgement of a check, which has a fix; its object and text.
-    fn one(&self, check: &str, judgement: &str) -> (Vec<String>, String) {
+    pub(crate) fn one(&self, check: &str, judgement: &str) -> (Vec<String>, String) {
         let all = self.of(check).into_iter().filter(|finding| finding["judgement"] == judgement).collect::<Vec<_>>();
         let [finding] = all.as_slice() else { panic!("{check} {judgement}: {}", self.text) };
         assert!(judgement == "good" || finding["fix"].as_str().is_some_and(|fix| !fix.is_empty()), "{finding}");
@@ -51,14 +51,14 @@ impl Answer {
         (objects, finding["found"].as_str().unwrap().to_owned())
     }
 
-    fn are_all(&self, check: &str, judgement: &str) -> bool {
+    pub(crate) fn are_all(&self, check: &str, judgement: &str) -> bool {
         let all = self.of(check);
         !all.is_empty() && all.iter().all(|finding| finding["judgement"] == judgement)
     }
 }
 
 /// Runs it with this kubeconfig.
-fn doctor(kubeconfig: &Path, flags: &[&str]) -> Answer {
+pub(crate) fn doctor(kubeconfig: &Path, flags: &[&str]) -> Answer {
     let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
     asked(&[&[kubeconfig.as_str()], flags].concat())
 }
@@ -94,7 +94,7 @@ fn asked_in(environment: &[(&str, &str)], flags: &[&str]) -> Answer {
 }
 
 /// The component that needs no configuration, as a flag.
-fn provider() -> String {
+pub(crate) fn provider() -> String {
     format!("--provider={}", cloudlycke().display())
 }
 
@@ -173,6 +173,11 @@ async fn an_api_server_that_cannot_be_asked_is_wrong_and_the_provider_is_judged_
 async fn a_missing_right_is_named_to_an_administrator_and_to_the_account_itself() {
     let stage = Stage::bare(ccm_cluster::Settings::default()).await;
     let provider = provider();
+    // Every rule of the manifest was once listed.
+    let (_, found) = doctor(&stage.cluster.kubeconfig(), &[&provider]).one("rights", "wrong");
+    assert_eq!(found, "the ServiceAccount kube-system/wasm-ccm does not exist");
+    let account = json!({ "metadata": { "name": "wasm-ccm" } });
+    create(Api::<ServiceAccount>::namespaced(stage.client().clone(), "kube-system"), account).await;
     let (_, found) = doctor(&stage.cluster.kubeconfig(), &[&provider]).one("rights", "wrong");
     for right in ["patch, delete nodes; patch nodes/status", "create leases.coordination.k8s.io in kube-system"] {
         assert!(found.contains(right), "{right}: {found}");
@@ -409,6 +414,6 @@ async fn services_that_wait_are_told_with_their_condition_and_finalizers_without
     let (_, found) = answer.one("leases", "wrong");
     assert!(found.starts_with("nobody holds Lease kube-system/cloud-controller-manager"), "{found}");
     let services = answer.of("services");
-    let kept = services.iter().find(|finding| finding["found"].as_str().unwrap().contains("no host runs")).unwrap();
+    let kept = services.iter().find(|finding| finding["found"].as_str().unwrap().contains("no host leads")).unwrap();
     assert!(kept["objects"].as_array().unwrap().contains(&json!("Service default/good")), "{kept}");
 }

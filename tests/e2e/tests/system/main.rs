@@ -24,6 +24,7 @@
 //! | `faults` | an API server that is away, other writers, Nodes that come again, the end of the process |
 //! | `api_server` | one that refuses what belongs to a namespace, falls silent, or was restored from a backup |
 //! | `sources` | where providers come from |
+//! | `by_hand` | a host that is run by hand, as the guide says |
 //! | `refused` | providers that are not taken, and their repair |
 //! | `regions` | several providers of one component: two regions of one cloud |
 //! | `reload` | a configuration that changes while the host works, and one that is refused |
@@ -54,6 +55,7 @@
 mod acceptance;
 mod access;
 mod api_server;
+mod by_hand;
 mod bytes;
 mod classes;
 mod cloud;

@@ -1,6 +1,7 @@
 //! Health and metrics: upstream's names, with the right figures.
 
 use ccm_cluster::NodeFixture;
+use ccm_e2e::manifest;
 
 use crate::look::{STATE, await_all_untainted, await_event, await_untainted};
 use crate::stage::{LIMIT, Stage};
@@ -135,6 +136,26 @@ async fn a_process_is_not_ready_for_a_moment_before_it_has_its_provider_and_all_
         stage.cluster.stop_api_server().await.unwrap();
         host.stop().await;
     }
+}
+
+/// The guides had people look for a page on which all lines begin with `[+]`, which no host has.
+#[tokio::test]
+async fn the_page_of_a_leader_that_is_ready_looks_as_the_guides_say() {
+    let guides = manifest::folder().join("../docs/guides");
+    for guide in ["install.md", "migrate-from-digitalocean.md", "migrate-from-openstack.md"] {
+        let text = std::fs::read_to_string(guides.join(guide)).unwrap();
+        assert!(text.contains("no line that begins with `[-]`; the last one says who leads"), "{guide}");
+    }
+    let stage = Stage::new().await;
+    let host = stage.cloudlycke(&["--leader-elect=true"]);
+    host.ready().await;
+    let page = host.await_page("/readyz", 200, LIMIT).await.unwrap();
+    assert!(!page.contains("[-]"), "{page}");
+    let (last, others) =
+        page.lines().collect::<Vec<_>>().split_last().map(|(last, rest)| (*last, rest.to_vec())).unwrap();
+    assert!(last.starts_with("leader: "), "{page}");
+    assert!(!others.is_empty() && others.iter().all(|line| line.starts_with("[+]")), "{page}");
+    host.end().await;
 }
 
 #[tokio::test]

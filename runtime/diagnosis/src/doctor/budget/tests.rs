@@ -49,7 +49,8 @@ async fn asked<const N: usize>(pages: [(&'static str, Page); N]) -> Result<(Stri
     };
     let pods: Vec<Pod> = pages.iter().map(pod).collect();
     let (client, peers) = (server(pages), peers());
-    let judge = Judge { client: &client, peers: &peers, pods: Ok(&pods), led: Led::Yes, address: None };
+    let judge =
+        Judge { client: &client, peers: &peers, pods: Ok(&pods), led: Led::Yes, is_dry_run: false, address: None };
     judge.figures().await.map_err(|silence| silence.why)
 }
 
@@ -156,7 +157,8 @@ async fn a_page_that_does_not_end_is_waited_for_a_minute_and_what_came_counts() 
         Ok::<_, Infallible>(Response::new(body))
     });
     let (client, peers) = (Client::new(service, "default"), peers());
-    let judge = Judge { client: &client, peers: &peers, pods: Ok(&[]), led: Led::Yes, address: None };
+    let judge =
+        Judge { client: &client, peers: &peers, pods: Ok(&[]), led: Led::Yes, is_dry_run: false, address: None };
     let told = judge.ask(&client, "/metrics").await.unwrap();
     let found = told_of("it", &told);
     assert_eq!(found[0].0, Judgement::Good);

@@ -5,15 +5,21 @@ use std::collections::BTreeSet;
 use ccm_cluster::{NodeFixture, Settings};
 use ccm_e2e::host::until;
 use ccm_e2e::manifest;
+use jiff::SignedDuration;
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
-use kube::ResourceExt as _;
+use kube::api::DeleteParams;
+use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::chart::{Helm, IMAGE, LABELS, chart, comparable, of_guide};
 use super::overlay::{Manifests, start};
 use super::{CLOUDLYCKE, apart, apply, know_kinds_of_others};
 use crate::access;
+use crate::doctor::leases::Renewing;
+use crate::doctor::{doctor, provider};
 use crate::look::await_untainted;
+use crate::service_look::{await_served, serve};
 use crate::stage::{LIMIT, Stage};
 
 /// Verbs of all our roles.
@@ -93,6 +99,61 @@ async fn a_dry_run_is_installed_in_one_step_with_rights_that_only_read() {
     let host = start(&stage, &[]).await;
     await_untainted(client, "n1").await;
     host.end().await;
+}
+
+/// It offered a command that gave the dry run the rights to write, which no later `apply` took back, and it had the manager beside it stopped.
+// The Lease is renewed while the program is waited for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn doctor_finds_nothing_wrong_with_a_dry_run_and_offers_it_no_rights() {
+    let stage = Stage::bare(apart(Settings::default())).await;
+    let client = stage.client();
+    let manifests = Manifests::new();
+    apply(&stage, &manifests, CLOUDLYCKE).await;
+    NodeFixture::new("n1").internal_ip("10.0.0.1").register(client).await.unwrap();
+    let host = start(&stage, &[]).await;
+    serve(client, "web", json!({})).await;
+    await_served(client, "web").await;
+    host.end().await;
+    manifest::apply_all(client, &manifests.build(with_dry_run(&manifests)).await).await.unwrap();
+
+    let admin = stage.cluster.kubeconfig();
+    let look = || doctor(&admin, &[&provider()]);
+    let fix = |answer: &crate::doctor::Answer, check: &str| answer.of(check)[0]["fix"].as_str().unwrap().to_owned();
+    let answer = look();
+    let (_, found) = answer.one("rights", "good");
+    assert!(found.starts_with("this is a dry run: ") && found.contains(stage.user()), "{found}");
+    let (_, found) = answer.one("leases", "note");
+    let say = "this is a dry run, which takes part in no election";
+    assert_eq!(found, format!("{say}; nobody holds Lease kube-system/cloud-controller-manager"));
+    assert!(!answer.text.contains("kubectl apply"), "{}", answer.text);
+    // That is true, and its way out is not to start what runs.
+    assert_eq!(answer.one("services", "wrong").0, ["Service default/web"]);
+    assert!(fix(&answer, "services").contains("take --dry-run away from it"), "{}", answer.text);
+
+    let go = "digitalocean-cloud-controller-manager";
+    let renewing = Renewing::start(&stage, "cloud-controller-manager", go, SignedDuration::ZERO);
+    let mut answer = look();
+    let beside = async || {
+        answer = look();
+        Ok(answer.are_all("leases", "good"))
+    };
+    until(LIMIT, beside).await.unwrap();
+    let (_, found) = answer.one("leases", "good");
+    let lease = "Lease kube-system/cloud-controller-manager";
+    assert_eq!(found, format!("{say}: it is beside go_1, which holds {lease} and renews it"));
+    assert_eq!(answer.code, Some(0), "{}", answer.text);
+    drop(renewing);
+
+    // Where none can be seen, as from its pod or where it runs by hand, nobody pastes a command before he has read what it is for.
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), "kube-system");
+    deployments.delete("wasm-ccm", &DeleteParams::default()).await.unwrap();
+    let unless = "nothing, if the host is a dry run: doctor --dry-run judges it as one; else `echo '";
+    for kubeconfig in [&*admin, stage.kubeconfig()] {
+        // The API server forgets the rights of before a moment later.
+        let taken = async || Ok(fix(&doctor(kubeconfig, &[&provider()]), "rights").starts_with(unless));
+        until(LIMIT, taken).await.unwrap();
+        assert!(doctor(kubeconfig, &[&provider(), "--dry-run"]).are_all("rights", "good"));
+    }
 }
 
 /// The component alone left the host without the right to ask whose token Prometheus sends.
