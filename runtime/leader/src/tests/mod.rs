@@ -403,3 +403,41 @@ async fn a_standby_that_could_not_lead_says_why_until_it_could() {
     sleep(5 * S).await;
     assert_eq!(seen.trouble(), None);
 }
+
+/// Whoever may write one Lease once wrote lines of `/readyz` and of the log with it, as long as the API server takes.
+#[tokio::test(start_paused = true)]
+async fn what_a_holder_calls_itself_is_one_short_line_of_a_standby_and_of_a_leader_that_lost() {
+    let nasty = format!("other\n[-]x failed: \u{1b}[2J{}", "\u{fc}".repeat(1 << 19));
+    let is_line = |text: &str, begins: &str| {
+        let is_plain = text.starts_with(begins) && text.chars().all(ccm_cloud::is_plain);
+        assert!(is_plain && text.chars().count() < 400, "{} characters: {text:.300}", text.chars().count());
+    };
+    let api = FakeLeases::new();
+    api.put(&record(&nasty, "2020-01-01T00:00:00.000000Z"));
+    let mut one = Process::start(&api, "one");
+    let seen = crate::Seen { identity: "one".into(), candidacy: one.candidacy.clone() };
+    sleep(3 * S).await;
+    is_line(&seen.line(), "leader: other [-]x failed:  [2J\u{fc}");
+    assert!(seen.line().ends_with("\u{fc}\u{2026}; this process, one, stands by"), "{}", seen.line());
+    one.elected().await;
+    api.put(&record(&nasty, "2020-01-01T00:00:00.000000Z"));
+    is_line(
+        &lost(one.ended().await.0),
+        "the Lease was taken away from this process: it is held by other [-]x failed: ",
+    );
+    is_line(&seen.line(), "leader: no more this process, one: the Lease was taken away");
+}
+
+/// It quotes what is in the Lease, and what webhooks of others say.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_the_api_server_is_one_short_line() {
+    let api = FakeLeases::new();
+    api.is(Mood::Shouts);
+    let one = Process::start(&api, "one");
+    let seen = crate::Seen { identity: "one".into(), candidacy: one.candidacy.clone() };
+    sleep(3 * S).await;
+    let why = seen.trouble().unwrap_or_default();
+    let begins = "cannot get the Lease kube-system/cloud-controller-manager: refused [-]x failed: ";
+    assert!(why.starts_with(begins) && why.ends_with("\u{2026} (422)"), "{why:.300}");
+    assert!(why.chars().count() < 400 && why.chars().all(ccm_cloud::is_plain), "{why:.300}");
+}
