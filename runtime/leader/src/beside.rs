@@ -1,7 +1,7 @@
 //! Beside whom a dry run works: who holds the Lease for which this process would be a candidate without `--dry-run`. It only reads it.
 //!
 //! As candidates do, it believes no time that somebody else wrote: a Lease is held while its record changes, and for as long after that as its
-//! holder wants to be waited for.
+//! holder wants to be waited for, up to [`LONGEST`].
 
 use std::mem::discriminant;
 use std::time::Duration;
@@ -20,6 +20,9 @@ const PERIOD: Duration = Duration::from_secs(5);
 const LIMIT: Duration = Duration::from_secs(10);
 /// What a holder promises that does not say.
 const PROMISED: Duration = Duration::from_secs(15);
+/// No holder is waited for longer here, whatever it promises: nobody waits for it to lead, and whoever writes one Lease may promise 68 years.
+/// OpenShift's managers promise 137 s and renew every 26 s; ours promise 15 s.
+const LONGEST: Duration = PROMISED.saturating_mul(10);
 
 /// What is in it can be [shown].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,9 +117,9 @@ impl Record {
         // The first one may be years old.
         self.has_moved |= self.last.is_some() && same.is_none();
         let since = same.map_or(now, |(_, since)| *since);
-        let (name, patience) = (shown(holder(&lease)), promised(&lease).unwrap_or(PROMISED).saturating_add(PERIOD));
+        let (name, patience) = (shown(holder(&lease)), promised(&lease).unwrap_or(PROMISED).min(LONGEST));
         self.last = Some((lease, since));
-        if now.saturating_duration_since(since) > patience {
+        if now.saturating_duration_since(since) > patience.saturating_add(PERIOD) {
             self.has_moved = false;
             return Some(Standing::Nobodys);
         }
@@ -176,6 +179,8 @@ mod tests {
         None,
         Renewed(&'static str),
         Left(&'static str),
+        /// Not renewed, and wants to be waited for so many seconds.
+        Promises(&'static str, i32),
         Fails(&'static str),
     }
 
@@ -186,15 +191,16 @@ mod tests {
         let (reads, looks) = (Mutex::new(Reads::Left("old_1")), AtomicUsize::new(0));
         let read = || async {
             let renewed = looks.fetch_add(1, Ordering::Relaxed);
-            let lease = |holder: &str, renewals: usize| {
+            let lease = |holder: &str, renewals: usize, seconds: i32| {
                 let spec =
-                    json!({ "holderIdentity": holder, "leaseDurationSeconds": 15, "leaseTransitions": renewals });
+                    json!({ "holderIdentity": holder, "leaseDurationSeconds": seconds, "leaseTransitions": renewals });
                 serde_json::from_value(json!({ "metadata": { "name": "ccm" }, "spec": spec })).unwrap()
             };
             match &*reads.lock() {
                 Reads::None => Ok(None),
-                Reads::Renewed(holder) => Ok(Some(lease(holder, renewed))),
-                Reads::Left(holder) => Ok(Some(lease(holder, 0))),
+                Reads::Renewed(holder) => Ok(Some(lease(holder, renewed, 15))),
+                Reads::Left(holder) => Ok(Some(lease(holder, 0, 15))),
+                Reads::Promises(holder, seconds) => Ok(Some(lease(holder, 0, *seconds))),
                 // An error with a time in it.
                 Reads::Fails(why) => Err(format!("{why} {renewed}")),
             }
@@ -218,6 +224,10 @@ mod tests {
             (Reads::Left("other_2"), 600, "beside nobody: ", 1),
             (Reads::Left(""), 600, "beside nobody: ", 0),
             (Reads::None, 600, "beside nobody: ", 0),
+            (Reads::Renewed("other_1"), 600, "beside other_1, ", 1),
+            // As long as some managers want, and 68 years.
+            (Reads::Promises("other_1", 137), 130, "beside other_1, ", 0),
+            (Reads::Promises("other_1", i32::MAX), 600, "beside nobody: ", 1),
             (Reads::Renewed("other_1"), 600, "beside other_1, ", 1),
             (Reads::None, 600, "beside nobody: ", 1),
         ] {
