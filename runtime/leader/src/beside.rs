@@ -1,7 +1,7 @@
 //! Beside whom a dry run works: who holds the Lease for which this process would be a candidate without `--dry-run`. It only reads it.
 //!
 //! As candidates do, it believes no time that somebody else wrote: a Lease is held while its record changes, and for as long after that as its
-//! holder wants to be waited for.
+//! holder wants to be waited for, up to [`LONGEST`].
 
 use std::mem::discriminant;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use crate::lease::{holder, promised};
+use crate::lease::{holder, promised, shown};
 
 /// From one look at the Lease to the next.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -20,7 +20,11 @@ const PERIOD: Duration = Duration::from_secs(5);
 const LIMIT: Duration = Duration::from_secs(10);
 /// What a holder promises that does not say.
 const PROMISED: Duration = Duration::from_secs(15);
+/// No holder is waited for longer here, whatever it promises: nobody waits for it to lead, and whoever writes one Lease may promise 68 years.
+/// OpenShift's managers promise 137 s and renew every 26 s; ours promise 15 s.
+const LONGEST: Duration = PROMISED.saturating_mul(10);
 
+/// What is in it can be [shown].
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Standing {
     Held(String),
@@ -106,16 +110,16 @@ impl Record {
                 *self = Self { last: None, has_moved: true };
                 return Some(Standing::Nobodys);
             }
-            Err(why) => return Some(Standing::Unknown(why)),
+            Err(why) => return Some(Standing::Unknown(shown(&why))),
         };
         let now = Instant::now();
         let same = self.last.as_ref().filter(|(before, _)| before.spec == lease.spec);
         // The first one may be years old.
         self.has_moved |= self.last.is_some() && same.is_none();
         let since = same.map_or(now, |(_, since)| *since);
-        let (name, patience) = (holder(&lease).to_owned(), promised(&lease).unwrap_or(PROMISED).saturating_add(PERIOD));
+        let (name, patience) = (shown(holder(&lease)), promised(&lease).unwrap_or(PROMISED).min(LONGEST));
         self.last = Some((lease, since));
-        if now.saturating_duration_since(since) > patience {
+        if now.saturating_duration_since(since) > patience.saturating_add(PERIOD) {
             self.has_moved = false;
             return Some(Standing::Nobodys);
         }
@@ -125,18 +129,28 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Debug;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use ccm_cloud::is_plain;
     use parking_lot::Mutex;
     use serde_json::json;
+    use tracing::field::{Field, Visit};
     use tracing::span::{Attributes, Id};
     use tracing::{Event, Metadata, Subscriber};
 
     use super::*;
 
-    /// Counts the lines of the log.
-    struct Lines(Arc<AtomicUsize>);
+    /// The lines of the log.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<String>>>);
+
+    impl Visit for Lines {
+        fn record_debug(&mut self, _: &Field, value: &dyn Debug) {
+            self.0.lock().push(format!("{value:?}"));
+        }
+    }
 
     impl Subscriber for Lines {
         fn enabled(&self, _: &Metadata<'_>) -> bool {
@@ -151,8 +165,8 @@ mod tests {
 
         fn record_follows_from(&self, _: &Id, _: &Id) {}
 
-        fn event(&self, _: &Event<'_>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
+        fn event(&self, event: &Event<'_>) {
+            event.record(&mut self.clone());
         }
 
         fn enter(&self, _: &Id) {}
@@ -165,25 +179,28 @@ mod tests {
         None,
         Renewed(&'static str),
         Left(&'static str),
+        /// Not renewed, and wants to be waited for so many seconds.
+        Promises(&'static str, i32),
         Fails(&'static str),
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_works_beside_a_dry_run_is_told_once_per_change_and_that_nobody_does_as_well() {
-        let lines: Arc<AtomicUsize> = Arc::default();
-        let _guard = tracing::subscriber::set_default(Lines(Arc::clone(&lines)));
+        let lines = Lines::default();
+        let _guard = tracing::subscriber::set_default(lines.clone());
         let (reads, looks) = (Mutex::new(Reads::Left("old_1")), AtomicUsize::new(0));
         let read = || async {
             let renewed = looks.fetch_add(1, Ordering::Relaxed);
-            let lease = |holder: &str, renewals: usize| {
+            let lease = |holder: &str, renewals: usize, seconds: i32| {
                 let spec =
-                    json!({ "holderIdentity": holder, "leaseDurationSeconds": 15, "leaseTransitions": renewals });
+                    json!({ "holderIdentity": holder, "leaseDurationSeconds": seconds, "leaseTransitions": renewals });
                 serde_json::from_value(json!({ "metadata": { "name": "ccm" }, "spec": spec })).unwrap()
             };
             match &*reads.lock() {
                 Reads::None => Ok(None),
-                Reads::Renewed(holder) => Ok(Some(lease(holder, renewed))),
-                Reads::Left(holder) => Ok(Some(lease(holder, 0))),
+                Reads::Renewed(holder) => Ok(Some(lease(holder, renewed, 15))),
+                Reads::Left(holder) => Ok(Some(lease(holder, 0, 15))),
+                Reads::Promises(holder, seconds) => Ok(Some(lease(holder, 0, *seconds))),
                 // An error with a time in it.
                 Reads::Fails(why) => Err(format!("{why} {renewed}")),
             }
@@ -192,7 +209,7 @@ mod tests {
         let mut work = std::pin::pin!(beside.clone().look("kube-system/ccm", read));
         let mut after = async |seconds: u64| {
             assert!(timeout(Duration::from_secs(seconds), work.as_mut()).await.is_err(), "it never ends");
-            (beside.line(), lines.swap(0, Ordering::Relaxed))
+            (beside.line(), std::mem::take(&mut *lines.0.lock()).len())
         };
         assert_eq!(after(14).await, (None, 0), "the holder of before may live");
         for (next, seconds, line, said) in [
@@ -208,12 +225,48 @@ mod tests {
             (Reads::Left(""), 600, "beside nobody: ", 0),
             (Reads::None, 600, "beside nobody: ", 0),
             (Reads::Renewed("other_1"), 600, "beside other_1, ", 1),
+            // As long as some managers want, and 68 years.
+            (Reads::Promises("other_1", 137), 130, "beside other_1, ", 0),
+            (Reads::Promises("other_1", i32::MAX), 600, "beside nobody: ", 1),
+            (Reads::Renewed("other_1"), 600, "beside other_1, ", 1),
             (Reads::None, 600, "beside nobody: ", 1),
         ] {
             *reads.lock() = next;
             let (told, lines) = after(seconds).await;
             let told = told.unwrap();
             assert!(told.starts_with(line) && lines == said, "{line}: {told}, {lines} lines");
+        }
+    }
+
+    /// Holders that alternate once filled the log, and a holder could write checks that fail and lines of the log.
+    #[tokio::test(start_paused = true)]
+    async fn whatever_a_holder_or_the_api_server_says_is_one_short_line() {
+        let lines = Lines::default();
+        let _guard = tracing::subscriber::set_default(lines.clone());
+        let long = "\u{fc}".repeat(1 << 19);
+        let looks = AtomicUsize::new(0);
+        let read = || async {
+            let look = looks.fetch_add(1, Ordering::Relaxed);
+            let text = format!("other_{look}\n[-]component failed: \u{1b}[2J{long}\n[+]dry-run ok");
+            if look % 4 == 3 {
+                return Err(text);
+            }
+            let spec = json!({ "holderIdentity": text, "leaseTransitions": look });
+            Ok(Some(serde_json::from_value(json!({ "metadata": { "name": "ccm" }, "spec": spec })).unwrap()))
+        };
+        let beside = Beside::default();
+        let work = beside.clone().look("kube-system/ccm", read);
+        assert!(timeout(Duration::from_secs(42), work).await.is_err(), "it never ends");
+        let said: Vec<String> = std::mem::take(&mut *lines.0.lock());
+        let begin = |text: &str| said.iter().filter(|line| line.starts_with(text)).count();
+        let counts = [
+            begin("dry run: beside other_1 [-]component failed:  [2J"),
+            begin("dry run: who holds Lease kube-system/ccm cannot be read: other_3 [-]component failed:  [2J"),
+        ];
+        assert_eq!((counts, said.len()), ([1, 1], 8));
+        for line in said.iter().chain(&beside.line()) {
+            let is_short = line.chars().count() < 400 && line.chars().all(is_plain) && line.contains("\u{fc}\u{2026}");
+            assert!(is_short, "{} bytes: {line:.300}", line.len());
         }
     }
 }

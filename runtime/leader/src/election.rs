@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::fence::{Fence, Start};
-use crate::lease::{LeaseError, Leases, held_by, holder, is_same_record, promised, released};
+use crate::lease::{LeaseError, Leases, held_by, holder, is_same_record, promised, released, shown};
 use crate::metrics::LeaderMetrics;
 use crate::settings::Settings;
 
@@ -23,7 +23,7 @@ const TELL_AGAIN: Duration = Duration::from_secs(5 * 60);
 pub(crate) enum Candidacy {
     /// Another one leads, or nobody yet.
     Standby {
-        /// Who, as the Lease says; empty: nobody.
+        /// Who, as the Lease says, and as it is [shown]; empty: nobody.
         holder: String,
         /// Why it could not lead if it had to: the last look at the Lease failed.
         trouble: Option<String>,
@@ -154,7 +154,7 @@ impl Election {
                 Ok(Tried::Held | Tried::Taken) => {
                     let who = match self.lease().map(holder) {
                         None | Some("") => "nobody".to_owned(),
-                        Some(who) => who.to_owned(),
+                        Some(who) => shown(who),
                     };
                     return self.lost(format!("the Lease was taken away from this process: it is held by {who}"));
                 }
@@ -263,10 +263,12 @@ impl Election {
             observed => *observed = Some(Observed { lease, since: Instant::now() }),
         }
         let holder = self.lease().map(holder).unwrap_or_default();
+        let is_another = holder != self.settings.identity;
+        let holder = shown(holder);
         self.candidacy.send_if_modified(|candidacy| match candidacy {
-            Candidacy::Standby { holder: known, .. } if known != holder && holder != self.settings.identity => {
+            Candidacy::Standby { holder: known, .. } if *known != holder && is_another => {
                 tracing::info!(holder, "leader, as the Lease says");
-                holder.clone_into(known);
+                *known = holder;
                 true
             }
             _ => false,

@@ -3,12 +3,16 @@
 use std::time::Duration;
 
 use ccm_apiserver::{causes, lacks_right};
+use ccm_cloud::is_plain;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client, ResourceExt as _};
+
+/// So many characters of what somebody else wrote are shown. A holder `HOSTNAME_UUID` has at most 101.
+const MAX_SHOWN: usize = 256;
 
 /// Why a request about the Lease has failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -58,7 +62,7 @@ impl Leases {
         match tokio::time::timeout(self.timeout, request).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(kube::Error::Api(status))) => {
-                let told = format!("{} ({})", status.message, status.code);
+                let told = format!("{} ({})", shown(&status.message), status.code);
                 Err(if status.is_not_found() && verb != "create" {
                     LeaseError::NotFound
                 } else if status.is_conflict() || status.is_already_exists() {
@@ -70,7 +74,7 @@ impl Leases {
                     failed(told)
                 })
             }
-            Ok(Err(error)) => Err(failed(causes(&error))),
+            Ok(Err(error)) => Err(failed(shown(&causes(&error)))),
             Err(_elapsed) => Err(failed(format!("no answer within {:?}", self.timeout))),
         }
     }
@@ -80,6 +84,16 @@ impl Leases {
 #[must_use]
 pub fn holder(lease: &Lease) -> &str {
     lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default()
+}
+
+/// What somebody else wrote into a Lease or says of it, as logs and pages show it: in one line, without what a terminal obeys, and cut off. Whoever
+/// may write one Lease decides what stands there.
+#[must_use]
+pub fn shown(text: &str) -> String {
+    let mut letters = text.chars().map(|c| if is_plain(c) { c } else { ' ' });
+    let mut shown: String = letters.by_ref().take(MAX_SHOWN).collect();
+    shown.extend(letters.next().map(|_more| '…'));
+    shown
 }
 
 /// How long the holder wants to be waited for, if it says so.

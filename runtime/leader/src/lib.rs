@@ -37,7 +37,7 @@ use tokio::sync::watch;
 
 pub use beside::Beside;
 pub use campaign::Campaign;
-pub use lease::{holder, promised};
+pub use lease::{holder, promised, shown};
 pub use settings::Settings;
 pub use timing::Timing;
 

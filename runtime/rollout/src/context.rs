@@ -3,12 +3,13 @@
 mod secret;
 #[cfg(test)]
 mod tests;
+mod withheld;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use ccm_cloud::{Descriptor, Leadership, NodeSelector, Problem, Source, way_out_of};
+use ccm_cloud::{Descriptor, Leadership, NodeSelector, Problem, way_out_of};
 pub use ccm_egress::Carryover;
 pub use ccm_egress::ProcessSecrets;
 use ccm_egress::config::{
@@ -19,6 +20,7 @@ use ccm_egress::observe::ExchangeObserver;
 use ccm_egress::{Cache, Egress, EgressConfig, Predecessor, ProviderContext, Settings};
 use ccm_sandbox::Provider;
 use kube::Client;
+pub use withheld::Withheld;
 
 use crate::config::ProviderConfig;
 use crate::config::grants::{CredentialPlace, variable_value};
@@ -67,7 +69,7 @@ pub async fn open(
 ) -> Result<ProviderContext> {
     let empty = empty_sections(&files);
     let environment = environment(config);
-    let withheld = withheld(config, descriptor, &environment);
+    let withheld = Withheld::of(config, descriptor, &environment);
     let mut configuration = Configuration::new(files, environment);
     let settings = configuration.settings(descriptor, &config.settings);
     let settings = settings.map_err(|problems| anyhow!(problem_text(&problems)))?;
@@ -75,8 +77,9 @@ pub async fn open(
     if !withheld.is_empty() {
         tracing::warn!(
             provider = descriptor.name,
-            variables = withheld.join(","),
-            "environment variables that could count for the provider are set but not granted; --allow-env grants them"
+            variables = withheld.told(),
+            "environment variables that could count for the provider are set but not granted; --allow-env grants them{}",
+            withheld.caution()
         );
     }
     for told in &empty {
@@ -177,35 +180,6 @@ pub(crate) fn environment(config: &ProviderConfig) -> Environment {
     let variables =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     Environment::new(&config.grants.allow_env, variables)
-}
-
-/// Variables that could count for the provider, and are set and not granted: the operator may have forgotten them. What the operator gives
-/// with a flag leaves no question.
-pub(crate) fn withheld(config: &ProviderConfig, descriptor: &Descriptor, environment: &Environment) -> Vec<String> {
-    let grants = &config.grants;
-    let endpoints = descriptor.endpoints.iter().filter(|one| !grants.endpoints.contains_key(&one.name));
-    let endpoints = endpoints.map(|endpoint| &endpoint.base_url);
-    let tls = descriptor.endpoints.iter().filter_map(|endpoint| endpoint.tls.as_ref());
-    let tls = tls.flat_map(|tls| {
-        let certificates = [&tls.ca_file, &tls.ca_certificates, &tls.client_certificate, &tls.client_key];
-        certificates.into_iter().chain([&tls.verify, &tls.skip_verification])
-    });
-    let settings = descriptor.settings.iter().filter(|one| !config.settings.contains_key(&one.name));
-    let settings = settings.map(|setting| &setting.value);
-    let open = descriptor.credentials.iter().filter(|one| !config.credentials.contains_key(&one.name));
-    let credentials = open.map(|credential| &credential.value);
-    let sources = endpoints.chain(tls).chain(settings).chain(credentials);
-    let mut names: BTreeSet<String> = sources.flat_map(|source| environment.withheld(source)).collect();
-    if !descriptor.endpoints.is_empty() && !grants.proxies.contains_key("*") {
-        let of = |names: [&str; 2]| Source { keys: vec![], environment_variables: names.map(str::to_owned).to_vec() };
-        let proxies = environment.withheld(&of(PROXY_VARIABLES));
-        // Alone they mean nothing.
-        if !proxies.is_empty() || PROXY_VARIABLES.iter().any(|name| environment.get(name).is_some()) {
-            names.extend(environment.withheld(&of(PROXY_EXCEPTIONS)));
-        }
-        names.extend(proxies);
-    }
-    names.into_iter().collect()
 }
 
 /// What is to be said of sections without a key: a provider does not see that they are there.

@@ -16,6 +16,7 @@ use kube::Client;
 
 use crate::check;
 use crate::config::ProviderConfig;
+pub use crate::context::Withheld;
 use crate::context::{self, Carryover, ProcessSecrets, SharedContext, problem_text};
 use crate::gate::{self, Haste, Rejected, Step, Unpacked, WAY_OUT};
 
@@ -49,18 +50,21 @@ pub async fn component(config: &ProviderConfig, client: Option<&Client>) -> Resu
 }
 
 /// Variables of this process that could count for the provider, and that it does not see: they are not granted.
-pub fn withheld(config: &ProviderConfig, descriptor: &Descriptor) -> Vec<String> {
-    context::withheld(config, descriptor, &context::environment(config))
+pub fn withheld(config: &ProviderConfig, descriptor: &Descriptor) -> Withheld {
+    Withheld::of(config, descriptor, &context::environment(config))
 }
 
 /// What the operator may have forgotten, with the flag.
 pub fn notes(config: &ProviderConfig, descriptor: &Descriptor) -> Vec<String> {
-    let names = withheld(config, descriptor).join(",");
-    if names.is_empty() {
+    let withheld = withheld(config, descriptor);
+    if withheld.is_empty() {
         return vec![];
     }
     vec![format!(
-        "set here, and not granted to the provider, which does not see it: {names}; --allow-env={names} grants it"
+        "set here, and not granted to the provider, which does not see it: {}; --allow-env={} grants it{}",
+        withheld.told(),
+        withheld.names(),
+        withheld.caution()
     )]
 }
 

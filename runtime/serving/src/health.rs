@@ -23,6 +23,10 @@ impl Check {
     pub fn new(name: &'static str, ask: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
         Self { name, ask: Arc::new(ask) }
     }
+
+    fn state(&self) -> Result<(), String> {
+        (self.ask)().map_err(|why| one_line(&why))
+    }
 }
 
 /// All checks. Without any there is one that always holds, `ping`.
@@ -53,7 +57,7 @@ impl Health {
         let mut is_healthy = true;
         let mut text = String::new();
         for check in self.checks() {
-            text += &match (check.ask)() {
+            text += &match check.state() {
                 _ if excluded(check.name) => format!("[+]{} excluded: ok\n", check.name),
                 Ok(()) => format!("[+]{} ok\n", check.name),
                 Err(why) => {
@@ -70,10 +74,16 @@ impl Health {
         (StatusCode::OK, if is_verbose { text + "healthz check passed\n" } else { "ok".to_owned() })
     }
 
+    /// The checks that fail, in a line each.
+    pub fn failing(&self) -> Vec<String> {
+        let failing = |check: &Check| check.state().err().map(|why| format!("{} failed: {why}", check.name));
+        self.checks().iter().filter_map(failing).collect()
+    }
+
     /// What `/healthz/NAME`, `/livez/NAME` and `/readyz/NAME` answer; none when there is no such check.
     pub fn one(&self, name: &str) -> Option<(StatusCode, String)> {
         let check = self.checks().into_iter().find(|check| check.name == name)?;
-        Some(match (check.ask)() {
+        Some(match check.state() {
             Ok(()) => (StatusCode::OK, "ok".to_owned()),
             Err(why) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{name} failed: {why}\n")),
         })
@@ -101,6 +111,14 @@ impl Readiness {
         };
         let text = checks.iter().map(line).collect();
         (!checks.is_empty() && checks.values().all(Result::is_ok), text)
+    }
+
+    /// The checks that fail, in a line each.
+    pub fn failing(&self) -> Vec<String> {
+        let failing = |(name, state): (&String, &Result<(), String>)| {
+            state.as_ref().err().map(|why| format!("{name} not ready: {why}"))
+        };
+        self.checks.lock().iter().filter_map(failing).collect()
     }
 
     /// What `/readyz/NAME` answers; none when there is no such check.

@@ -109,15 +109,25 @@ impl Pages {
         }
     }
 
+    /// Why this process could not lead if it had to, as a check that fails.
+    fn trouble(&self) -> Option<String> {
+        self.leader.as_ref()?.trouble().map(|why| format!("leader election not ready: {why}"))
+    }
+
+    /// The checks of `/readyz` and `/healthz` that fail. They are not read out of those pages, where others have their say.
+    pub(crate) fn failing(&self) -> Vec<String> {
+        [self.readiness.failing(), self.trouble().into_iter().collect(), self.health.failing()].concat()
+    }
+
     /// Whether it is ready, and why not: for those who may know it.
-    pub(crate) fn readiness_report(&self) -> (bool, String) {
+    fn readiness_report(&self) -> (bool, String) {
         let (mut ready, mut text) = self.readiness.report();
         // A standby is ready, unless it could never lead: otherwise a Deployment of broken replicas would roll out.
+        if let Some(line) = self.trouble() {
+            ready = false;
+            text += &format!("[-]{line}\n");
+        }
         if let Some(leader) = &self.leader {
-            if let Some(why) = leader.trouble() {
-                ready = false;
-                text += &format!("[-]leader election not ready: {why}\n");
-            }
             text += &format!("{}\n", leader.line());
         }
         if self.dry_run.is_some() {

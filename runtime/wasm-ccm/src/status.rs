@@ -6,7 +6,6 @@ use std::time::Duration;
 use ccm_controllers::{HeldNode, Listed, ServiceTrouble, Troubles, UninitialisedNode, UnreadyNode};
 use ccm_leader::Seen;
 use ccm_rollout::status::{NotTaken, ProviderStatus};
-use ccm_serving::access::Reader;
 use ccm_serving::https::{Page, page};
 use ccm_status::{HEADERS, Held, Provider, ROWS, Refused, Rows, Status, Trouble};
 use hyper::StatusCode;
@@ -17,9 +16,6 @@ use crate::dry_run;
 use crate::pages::Pages;
 
 const HTML: &str = "text/html; charset=utf-8";
-
-/// What a line of `/readyz` or `/healthz` begins with that says what does not hold.
-const FAILING: &str = "[-]";
 
 impl Pages {
     /// The status page.
@@ -38,20 +34,17 @@ impl Pages {
             None => "leader: this process, without election".to_owned(),
         };
         let leader = self.leader.as_ref().map_or_else(alone, Seen::line);
-        let (_, ready) = self.readiness_report();
-        let (_, healthy) = self.health.all("verbose", Reader::Known);
         let (metrics, unread) = match self.metrics() {
             Ok(metrics) => (metrics, None),
             Err(error) => (String::new(), Some(format!("metrics cannot be read: {error}"))),
         };
-        let failing = ready.lines().chain(healthy.lines()).filter(|line| line.starts_with(FAILING));
         let Troubles { services, uninitialised, unready, held } = self.explainer.troubles(ROWS);
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             at: format!("{:.0}", Timestamp::now()),
             leads,
             leader,
-            failing: failing.map(|line| line.trim_start_matches(FAILING).to_owned()).chain(unread).collect(),
+            failing: self.failing().into_iter().chain(unread).collect(),
             providers: self.providers.all().iter().map(|(source, known)| provider(source, known)).collect(),
             metrics,
             services: services.map(|listed| rows(listed, service)),

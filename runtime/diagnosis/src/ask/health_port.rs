@@ -27,7 +27,7 @@ use crate::plain::one_line;
 
 /// For one question, the API server's included.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Of a refusal, so many bytes are told.
+/// Of a refusal, so many bytes are told, in words or in JSON.
 const MAX_REFUSAL: usize = 500;
 /// The ServiceAccount of our manifests that may read the health port and nothing else.
 const READER: &str = "wasm-ccm-reader";
@@ -135,7 +135,10 @@ async fn asked<F: FnMut(&str)>(
         // The host answers in words, the API server in JSON.
         let words = String::from_utf8_lossy(body.get(..body.len().min(MAX_REFUSAL)).unwrap_or_default());
         let message = match &json {
-            Some(json) => json["message"].as_str().unwrap_or_default(),
+            Some(json) => {
+                let message = json["message"].as_str().unwrap_or_default();
+                message.get(..message.floor_char_boundary(MAX_REFUSAL)).unwrap_or_default()
+            }
             None if is_hosts => words.trim_end(),
             None => "",
         };

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use ccm_leader::{holder, promised};
+use ccm_leader::{holder, promised, shown};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::{Api, Client, ResourceExt as _};
@@ -41,7 +41,7 @@ pub(crate) enum Standing {
 /// What is in a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hold {
-    /// Who.
+    /// Who, as it is [shown].
     pub(crate) holder: String,
     /// When it was renewed, by the clock of the holder.
     pub(crate) renewed: Option<Timestamp>,
@@ -55,7 +55,7 @@ impl Hold {
     fn of(lease: &Lease) -> Self {
         let renewed = lease.spec.as_ref().and_then(|spec| spec.renew_time.as_ref());
         Self {
-            holder: holder(lease).to_owned(),
+            holder: shown(holder(lease)),
             renewed: renewed.map(|time| time.0),
             promised: promised(lease).unwrap_or(PROMISED),
             writer: writer(lease),
@@ -261,6 +261,14 @@ mod tests {
             assert_eq!(written(json!([entry(nobody, "f:renewTime")])).writer, None);
         }
         assert_eq!(written(json!(null)).writer, None);
+    }
+
+    /// `doctor` and `explain` say it several times.
+    #[test]
+    fn what_a_holder_calls_itself_is_short() {
+        let holder = format!("n_1\n\u{1b}[2J{}", "x".repeat(1 << 20));
+        let hold = Hold::of(&lease("a", &holder, "2026-11-26T10:00:00.000000Z", 15));
+        assert!(hold.holder.starts_with("n_1  [2Jx") && hold.holder.len() < 300, "{} bytes", hold.holder.len());
     }
 
     #[test]

@@ -24,8 +24,12 @@ const DOWN: &str = "ccm_cloud_circuit_open";
 const ASKED_FOR: &str = "ccm_cloud_requests_total";
 /// What of the page counts.
 const FIGURES: [&str; 5] = [LEADS, REMAINING, LIMIT, DOWN, ASKED_FOR];
-/// More endpoints than a host has: whoever answers may be none.
-const MOST: usize = 1000;
+/// More endpoints than a host has, and as many as one of its components may have: whoever answers may be none.
+const MOST: usize = 64;
+/// No name of a provider or of an endpoint has more bytes, as far as it is kept.
+const MAX_LABEL: usize = 256;
+/// So many endpoints are told with their figures; the others are named, or counted.
+const TOLD: usize = 5;
 /// So many hosts are asked whether they lead.
 const ASKED: usize = 3;
 /// Less than this part of what the cloud allows is too little: that of the alert WasmCCMCloudBudgetExhausted.
@@ -153,8 +157,15 @@ impl Told {
                 if key.iter().any(String::is_empty) {
                     continue;
                 }
-                if self.endpoints.len() >= MOST && !self.endpoints.contains_key(&key) {
-                    self.unread = Some(format!("it names more than {MOST} endpoints"));
+                let too_much = if key.iter().any(|label| label.len() > MAX_LABEL) {
+                    Some(format!("it names a provider or an endpoint with more than {MAX_LABEL} bytes"))
+                } else if self.endpoints.len() >= MOST && !self.endpoints.contains_key(&key) {
+                    Some(format!("it names more than {MOST} endpoints"))
+                } else {
+                    None
+                };
+                if too_much.is_some() {
+                    self.unread = self.unread.take().or(too_much);
                     continue;
                 }
                 let left = self.endpoints.entry(key).or_default();
@@ -181,7 +192,7 @@ struct Left {
 fn judge(told: &Told, place: &str) -> Vec<Finding> {
     let check = Check::Budget;
     let is_known = |left: &Left| left.is_asked || left.is_down || left.remaining.is_some();
-    let all: Vec<_> = told.endpoints.iter().filter(|(_, left)| is_known(left)).collect();
+    let mut all: Vec<_> = told.endpoints.iter().filter(|(_, left)| is_known(left)).collect();
     let unread = told.unread.as_ref().map(|unread| {
         let found = format!("{place} may have said more of its requests on its page of metrics: {unread}");
         check.unjudged(found, "look at ccm_cloud_requests_remaining on its /metrics, or in your Prometheus")
@@ -193,13 +204,11 @@ fn judge(told: &Told, place: &str) -> Vec<Finding> {
         let found = format!("{place} has asked no cloud since it started");
         return vec![check.note(found, "nothing, if its provider needs no cloud; else look whether it leads (see leases), and run doctor again later")];
     }
-    let mut findings = vec![];
+    let (mut findings, mut down, mut low) = (vec![], vec![], vec![]);
     for ([provider, endpoint], left) in all.iter().copied() {
-        let about = [format!("Endpoint {endpoint} of {provider}")];
+        let about = format!("Endpoint {endpoint} of {provider}");
         if left.is_down {
-            let found = format!("{place} considers it down, and sends only test requests");
-            let fix = "doctor --online says whether it can be reached from here; the log of the host has the last errors, and its status page says when the next test is";
-            findings.push(check.wrong(found, fix).about(about.clone()));
+            down.push(about.clone());
         }
         let Some(remaining) = left.remaining else { continue };
         let limit = left.limit.filter(|limit| *limit > 0.0);
@@ -210,9 +219,21 @@ fn judge(told: &Told, place: &str) -> Vec<Finding> {
                 true => format!("no request{of} is left: {until}"),
                 false => format!("{remaining}{of} requests are left: when they are used up, {until}"),
             };
-            let fix = "give the host a credential of its own account, so that nobody else uses its requests up, or lower requests-per-second with --limit: docs/guides/configure-a-provider.md, \"How the host asks a cloud\"";
-            findings.push(check.wrong(found, fix).about(about));
+            low.push((about, found));
         }
+    }
+    let fix = "give the host a credential of its own account, so that nobody else uses its requests up, or lower requests-per-second with --limit: docs/guides/configure-a-provider.md, \"How the host asks a cloud\"";
+    let mut others: Vec<String> = low.split_off(low.len().min(TOLD)).into_iter().map(|(about, _)| about).collect();
+    // Those are named already.
+    others.retain(|about| !down.contains(about));
+    if !down.is_empty() {
+        let found = format!("{place} considers it down, and sends only test requests");
+        let fix = "doctor --online says whether it can be reached from here; the log of the host has the last errors, and its status page says when the next test is";
+        findings.push(check.wrong(found, fix).about(down));
+    }
+    findings.extend(low.into_iter().map(|(about, found)| check.wrong(found, fix).about([about])));
+    if !others.is_empty() {
+        findings.push(check.wrong("as few requests are left", fix).about(others));
     }
     if findings.is_empty() {
         let told = |([provider, endpoint], left): (&[String; 2], &Left)| match (left.remaining, left.limit) {
@@ -222,7 +243,11 @@ fn judge(told: &Told, place: &str) -> Vec<Finding> {
             (Some(remaining), None) => format!("{remaining} requests are left at {endpoint} of {provider}"),
             (None, _) => format!("{endpoint} of {provider} names no limit"),
         };
-        findings.push(check.good(all.into_iter().map(told).collect::<Vec<_>>().join("; ")));
+        // Those with figures first.
+        all.sort_by_key(|(_, left)| left.remaining.is_none());
+        let more = all.len().saturating_sub(TOLD);
+        let more = (more > 0).then(|| format!("and {more} more endpoints"));
+        findings.push(check.good(all.into_iter().take(TOLD).map(told).chain(more).collect::<Vec<_>>().join("; ")));
     }
     findings.extend(unread);
     findings

@@ -85,12 +85,11 @@ impl Judge<'_> {
         );
         findings.push(of(check.good(taken)));
         // Those of proxies have a check of their own.
-        let withheld: Vec<String> =
-            preflight::withheld(config, &descriptor).into_iter().filter(|name| !network::is_of_a_proxy(name)).collect();
+        let withheld = preflight::withheld(config, &descriptor).only(|name| !network::is_of_a_proxy(name));
         if !withheld.is_empty() {
-            let names = withheld.join(",");
-            let found = format!("set here, and not granted to the provider, which does not see it: {names}");
-            let fix = format!("--allow-env={names}, if the provider is to use it");
+            let found =
+                format!("set here, and not granted to the provider, which does not see it: {}", withheld.told());
+            let fix = format!("--allow-env={}, if the provider is to use it{}", withheld.names(), withheld.caution());
             findings.push(of(check.note(found, fix)));
         }
         // Some need none.

@@ -109,12 +109,13 @@ pub(super) fn explain(facts: Facts) -> Explanation {
     events.retain(|event| event.is_about(&target, object.uid()));
     let of_leader = answer.iter().flat_map(|answer| &answer.refusals);
     let refused = of_leader.chain(&refusals).map(refusal).chain(rejections.iter().map(EventTold::text)).take(MOST);
+    let writes = answer.iter().filter_map(|answer| answer.dry_run.as_ref()).flatten();
     let mut told = Explanation {
         object: target.to_string(),
         events: events.iter().map(EventTold::text).collect(),
         leader: answer.as_ref().map(|answer| answer.leader.clone()),
         refused: refused.collect(),
-        dry_run: answer.as_ref().and_then(|answer| answer.dry_run.clone()).unwrap_or_default(),
+        dry_run: writes.take(MOST_WRITES).cloned().collect(),
         asked,
         tried,
         ..Explanation::default()
@@ -143,6 +144,8 @@ pub(super) fn explain(facts: Facts) -> Explanation {
 
 /// So many refusals are told. A host has one for each of its sources.
 const MOST: usize = 20;
+/// So many lines of a dry run. Of one call it tells 64 changes at most.
+const MOST_WRITES: usize = 100;
 /// No time that is told is longer: 100 years, in seconds. What answers in the place of a host may say anything.
 const LONGEST: f64 = 3_155_760_000.0;
 const REFUSED: &str = "correct what is refused: a host that cannot use its component does not become the leader, and nobody works meanwhile (docs/guides/upgrade-a-provider.md)";

@@ -20,6 +20,8 @@ pub(crate) enum Mood {
     Answers(Duration),
     /// It refuses with this status.
     Refuses(u16),
+    /// It refuses with a message of many lines.
+    Shouts,
     /// It does nothing and says nothing.
     Silent,
     /// It does what it is asked for, and the answer is lost.
@@ -110,6 +112,7 @@ impl FakeLeases {
         let (status, body) = match mood {
             Mood::Silent => return None,
             Mood::Refuses(status) => (status, Value::Null),
+            Mood::Shouts => (422, Value::Null),
             Mood::Answers(_) | Mood::LosesAnswers => {
                 self.state.lock().done(&verb, &serde_json::from_slice(&body).unwrap_or_default())
             }
@@ -122,7 +125,9 @@ impl FakeLeases {
         let body = match status {
             200 => body,
             _ => {
+                let shouted = format!("refused\n[-]x failed: {}", "x\n".repeat(1000));
                 let (reason, message) = match (status, verb.as_str()) {
+                    (422, _) => ("Invalid", shouted.as_str()),
                     (403, _) => ("Forbidden", "leases is forbidden: User \"ccm\" cannot get this"),
                     (404, _) => ("NotFound", "as told"),
                     (409, "POST") => ("AlreadyExists", "as told"),

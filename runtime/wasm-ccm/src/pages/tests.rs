@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use ccm_serving::access::AccessMetrics;
 use ccm_serving::health::Check;
 use clap::Parser;
@@ -190,6 +192,10 @@ async fn the_page_for_people_tells_what_is_not_ready_in_the_words_of_readyz() {
     assert!(both.contains("2 checks that fail"), "{both}");
     assert!(both.contains("<li>service-lb-controller failed: it hangs</li>"), "{both}");
     assert!(text.contains("<li>provider x.wasm not ready: it is &lt;b&gt;empty&lt;/b&gt;</li>"), "{text}");
+    pages.health.add(Check::new("service-lb-controller", || Err("it hangs\n[-]other failed: no".to_owned())));
+    let (_, still) = get(&pages, "/").await;
+    assert!(still.contains("<li>service-lb-controller failed: it hangs [-]other failed: no</li>"), "{still}");
+    assert!(still.contains("2 checks that fail"), "{still}");
     assert!(text.contains("leader: this process, without election"), "{text}");
 }
 
@@ -243,16 +249,22 @@ async fn metrics_tell_how_much_memory_calls_may_have_and_how_much_they_have_now(
     assert_eq!(figures().await, [LIMIT, 0]);
 }
 
-/// After a look at a cluster in which nobody has a Lease.
-async fn beside_nobody() -> Beside {
-    let none = || {
-        let told = json!({ "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404 });
-        Response::builder().status(404).body(Body::from(told.to_string().into_bytes()))
+/// After some looks at a cluster in which this holder renews the Lease, or in which nobody has one.
+async fn beside(holder: Option<&'static str>) -> Beside {
+    let looks = AtomicUsize::new(0);
+    let answer = move || {
+        let renewed = looks.fetch_add(1, Ordering::Relaxed);
+        let lease = holder.map(|holder| {
+            json!({ "metadata": { "name": "ccm" }, "spec": { "holderIdentity": holder, "leaseTransitions": renewed } })
+        });
+        let none = json!({ "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404 });
+        let status = if lease.is_some() { 200 } else { 404 };
+        Response::builder().status(status).body(Body::from(lease.unwrap_or(none).to_string().into_bytes()))
     };
-    let service = tower::service_fn(move |_: Request<Body>| std::future::ready(none()));
+    let service = tower::service_fn(move |_: Request<Body>| std::future::ready(answer()));
     let (client, beside) = (Client::new(service, "default"), Beside::default());
     let look = beside.clone().follow(client, "kube-system".to_owned(), "ccm".to_owned());
-    assert!(timeout(Duration::from_secs(1), look).await.is_err(), "it never ends");
+    assert!(timeout(Duration::from_secs(12), look).await.is_err(), "it never ends");
     beside
 }
 
@@ -261,7 +273,7 @@ async fn beside_nobody() -> Beside {
 async fn a_dry_run_beside_nobody_is_ready_and_says_so_where_people_look() {
     let dry_run = Pending::register(&mut Registry::default(), &[]);
     let says = "beside nobody: no manager holds Lease kube-system/ccm";
-    for (beside, is_said) in [(beside_nobody().await, true), (Beside::default(), false)] {
+    for (beside, is_said) in [(beside(None).await, true), (Beside::default(), false)] {
         let pages = Pages { dry_run: Some(dry_run.clone()), beside, ..pages() };
         pages.readiness.set("nodes", Ok(()));
         for path in ["/readyz?verbose", "/"] {
@@ -270,6 +282,25 @@ async fn a_dry_run_beside_nobody_is_ready_and_says_so_where_people_look() {
             assert!(text.contains("dry run: this process writes nothing"), "{path}: {text}");
         }
     }
-    let pages = Pages { beside: beside_nobody().await, ..pages() };
+    let pages = Pages { beside: beside(None).await, ..pages() };
     assert!(!get(&pages, "/readyz").await.1.contains(says), "it is no dry run");
+}
+
+/// Such a holder once was two checks of `/readyz`, one of which failed on the page for people.
+#[tokio::test(start_paused = true)]
+async fn what_the_holder_of_a_lease_calls_itself_is_no_check_and_one_short_line() {
+    let holder = format!("other_1\n[-]component failed: \u{1b}[2Jno\n[+]dry-run ok{}", "x".repeat(1 << 20));
+    let dry_run = Some(Pending::register(&mut Registry::default(), &[]));
+    let pages = Pages { dry_run, beside: beside(Some(holder.leak())).await, ..pages() };
+    pages.readiness.set("nodes", Ok(()));
+    let (status, text) = get(&pages, "/readyz?verbose").await;
+    let lines: Vec<&str> = text.lines().collect();
+    let ["[+]nodes ok", _, line] = lines.as_slice() else { panic!("{text:.500}") };
+    assert!(
+        status == 200 && line.starts_with("beside other_1 [-]component failed:  [2Jno [+]dry-run okx"),
+        "{line:.500}"
+    );
+    assert!(line.ends_with("x\u{2026}, which holds Lease kube-system/ccm") && line.len() < 400, "{line:.500}");
+    let (_, page) = get(&pages, "/").await;
+    assert!(!page.contains("that fail") && page.len() < 1 << 16, "{} bytes: {page:.2000}", page.len());
 }

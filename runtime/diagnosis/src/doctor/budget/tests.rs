@@ -8,7 +8,7 @@ use hyper::body::{Bytes, Frame};
 use kube::client::Body;
 use serde_json::{Value, json};
 
-use super::super::finding::Judgement;
+use super::super::finding::{Judgement, Report};
 use super::*;
 
 /// What a pod answers, in parts.
@@ -173,9 +173,68 @@ fn no_more_endpoints_are_kept_than_a_host_has() {
         told.take(&format!("ccm_cloud_requests_remaining{{provider=\"a\",endpoint=\"{number}\"}} 9"), "ccm");
     }
     assert_eq!(told.endpoints.len(), MOST);
-    assert_eq!(told.unread.as_deref(), Some("it names more than 1000 endpoints"));
+    assert_eq!(told.unread.as_deref(), Some("it names more than 64 endpoints"));
     told.take("ccm_cloud_requests_limit{provider=\"a\",endpoint=\"0\"} 10", "ccm");
     assert_eq!(told.endpoints[&["a", "0"].map(str::to_owned)].limit, Some(10.0), "what is told of those counts");
+}
+
+/// The lines, and the bytes of the longer form.
+fn printed(text: &str) -> (Vec<String>, usize) {
+    let report = Report::new(judge(&read(text), "the host at https://203.0.113.7:10258"));
+    let (text, json) = (report.text(), crate::shown(serde_json::to_string_pretty(&report).unwrap()));
+    (text.lines().map(str::to_owned).collect(), text.len().max(json.len()))
+}
+
+/// Such a page once was 16 MB on the terminal of whoever asked a false host.
+#[test]
+fn whatever_stands_on_a_page_a_terminal_gets_little_of_it() {
+    let series = |name: &str, number: usize, size: usize, fill: &str, value: &str| {
+        let endpoint = format!("{number}{}", fill.repeat(size));
+        let provider = fill.repeat(size);
+        format!("ccm_cloud_{name}{{provider=\"{provider}\",endpoint=\"{endpoint}\"}} {value}\n")
+    };
+    let label = "x".repeat(16_003);
+    let line = |number| format!("ccm_cloud_circuit_open{{provider=\"p\",endpoint=\"{number:03}{label}\"}} 1\n");
+    let long: String = (0..1000).map(line).collect();
+    let (lines, bytes) = printed(&long);
+    let unread = "unknown  budget      the host at https://203.0.113.7:10258 may have said more of its requests on its page of metrics: \
+                  it names a provider or an endpoint with more than 256 bytes; fix: ";
+    assert!(lines.len() == 2 && lines[0].starts_with(unread) && bytes < 1000, "{bytes} bytes: {:.300}", lines[0]);
+
+    for (fill, size) in [("x", 252), ("\\\"", 252)] {
+        let page = |name: &str, value: &str| -> String {
+            (0..1000).map(|number| series(name, number, size, fill, value)).collect()
+        };
+        let largest = format!("{:?}", f64::MAX);
+        let short = page("circuit_open", "1") + &page("requests_remaining", "1") + &page("requests_limit", &largest);
+        let (lines, bytes) = printed(&short);
+        // Those that are down, those that are to be told with figures, the others, what was not read, and the sum.
+        assert!(lines.len() < 12 && bytes < 100_000, "{} lines, {bytes} bytes", lines.len());
+        let (lines, bytes) = printed(&page("requests_remaining", &largest));
+        assert!(lines.len() == 3 && bytes < 10_000, "{} lines, {bytes} bytes", lines.len());
+    }
+}
+
+#[test]
+fn the_first_endpoints_are_named_with_their_figures_and_the_others_counted() {
+    let page = |name: &str, value: &str| -> String {
+        let series = |number| format!("ccm_cloud_{name}{{provider=\"p\",endpoint=\"e{number}\"}} {value}\n");
+        (1..=8).map(series).collect()
+    };
+    let down = "WRONG    budget      Endpoint e1 of p, Endpoint e2 of p, Endpoint e3 of p and 5 more: the host at https://203.0.113.7:10258 considers it down, ";
+    let (lines, _) = printed(&page("circuit_open", "1"));
+    assert!(lines.len() == 2 && lines[0].starts_with(down), "{lines:?}");
+
+    let (lines, _) = printed(&page("requests_remaining", "0"));
+    let one = "WRONG    budget      Endpoint e5 of p: no request is left: ";
+    let others =
+        "WRONG    budget      Endpoint e6 of p, Endpoint e7 of p, Endpoint e8 of p: as few requests are left; fix: ";
+    assert!(lines.len() == 7 && lines[4].starts_with(one) && lines[5].starts_with(others), "{lines:?}");
+
+    let told =
+        printed(&(page("requests_total", "1") + "ccm_cloud_requests_remaining{provider=\"p\",endpoint=\"e8\"} 9\n")).0;
+    let good = "ok       budget      9 requests are left at e8 of p; e1 of p names no limit; e2 of p names no limit; e3 of p names no limit; e4 of p names no limit; and 3 more endpoints";
+    assert_eq!(told[0], good);
 }
 
 /// By provider and endpoint.

@@ -104,10 +104,12 @@ async fn the_pod_of_the_holder_is_asked_through_the_api_server() {
 async fn what_does_not_work_is_told_with_the_way_out_and_is_no_answer() {
     let forbidden = json!({ "kind": "Status", "message": "pods \"ccm-a\" is forbidden:\u{1b}[2J\nuser" }).to_string();
     let long = " ".repeat(MAX_ANSWER + 1);
+    let wordy = json!({ "message": "\u{fc}".repeat(MAX_ANSWER / 4) }).to_string();
     for (status, proxied, part) in [
         (403, forbidden, "needs the right to get pods/proxy"),
         (404, "try /livez".to_owned(), "an older version has no such page"),
         (503, "no".to_owned(), "it answers 503"),
+        (503, wordy, "it answers 503 Service Unavailable: \u{fc}"),
         (200, "<html>".to_owned(), "something else than an explanation"),
         (200, "{\"leads\":7}".to_owned(), "something else than an explanation"),
         (200, long, "longer than 1048576 bytes"),
@@ -115,7 +117,8 @@ async fn what_does_not_work_is_told_with_the_way_out_and_is_no_answer() {
     ] {
         let asked = Server { status, proxied, ..server() }.asked().await;
         assert!(asked.answer.is_none() && asked.place.is_none(), "{part}");
-        assert!(asked.tried[0].contains(part), "{:?} does not say {part:?}", asked.tried);
+        assert!(asked.tried[0].contains(part), "{:.500} does not say {part:?}", asked.tried[0]);
+        assert!(asked.tried[0].len() < 1000, "{} bytes", asked.tried[0].len());
         assert!(!asked.tried.iter().any(|tried| tried.contains(char::is_control)), "{:?}", asked.tried);
         assert!(asked.tried[1].contains("kubectl -n kube-system port-forward ccm-a 10258"), "{:?}", asked.tried);
         assert!(asked.tried[2].ends_with(" leads"), "{:?}", asked.tried);

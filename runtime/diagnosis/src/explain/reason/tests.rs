@@ -427,8 +427,11 @@ fn an_event_about_the_object_before_counts_for_nothing() {
 }
 
 #[test]
-fn no_more_refusals_are_told_than_people_read() {
+fn no_more_refusals_and_writes_are_told_than_people_read() {
     let refusal = Refusal { source: "s".into(), reason: "r".into(), ..Refusal::default() };
     let told = explain(Facts { refusals: vec![refusal; 5_000], ..facts(web(), Object::Unread) });
     assert_eq!(told.refused.len(), MOST);
+    let answer = Answer { dry_run: Some(vec![String::new(); 5_000]), ..Answer::default() };
+    let told = explain(Facts { answer: Some(answer), ..facts(web(), Object::Unread) });
+    assert_eq!(told.dry_run.len(), MOST_WRITES);
 }

@@ -140,7 +140,9 @@ async fn what_stands_in_the_way_to_the_cloud_is_told_once_and_by_its_name() {
         let notes = notes.map(|note| format!("{}; {}", note["found"].as_str().unwrap(), note["fix"].as_str().unwrap()));
         notes.filter(|note| note.starts_with("set here, and not granted")).collect::<Vec<_>>()
     };
-    let told = "set here, and not granted to the provider, which does not see it: REGION; --allow-env=REGION, if the provider is to use it";
+    let told = "set here, and not granted to the provider, which does not see it: REGION (setting `region`); \
+                --allow-env=REGION, if the provider is to use it; the component reads the value of a setting: grant REGION only if you know why it wants \
+                that";
     assert_eq!(withheld(&[]), [told]);
     assert_eq!(withheld(&["--allow-env=REG*"]), [""; 0]);
 }

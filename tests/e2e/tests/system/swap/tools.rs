@@ -111,8 +111,9 @@ fn check_says_which_variables_the_component_declares_and_is_not_granted() {
             ended(command.args([&["check", component, "--cloud-provider=digitalocean"], flags].concat()));
         (status.code(), String::from_utf8(stdout).unwrap() + &String::from_utf8(stderr).unwrap())
     };
-    let note = "set here, and not granted to the provider, which does not see it: DO_CLUSTER_ID,REGION; \
-                --allow-env=DO_CLUSTER_ID,REGION grants it";
+    let note = "set here, and not granted to the provider, which does not see it: DO_CLUSTER_ID (setting `cluster-id`), REGION (setting `region`); \
+                --allow-env=DO_CLUSTER_ID,REGION grants it; the component reads the value of a setting: grant DO_CLUSTER_ID,REGION only if you know \
+                why it wants that";
     let line = format!("\nnote: {note}\n");
     says(&check(&[]), 0, &["as far as it needs no configuration", &line]);
     let endpoint = "--endpoint=api=https://api.example";
