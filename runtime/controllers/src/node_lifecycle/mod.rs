@@ -116,7 +116,8 @@ impl Recalled {
             if let Some(pause) = pause.filter(|pause| !pause.is_zero()) {
                 return Err(pause);
             }
-            let error = match syncer.recall().await {
+            // Boxed: one asks, while a run of each Node waits for it or passes by.
+            let error = match Box::pin(syncer.recall()).await {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
@@ -127,6 +128,14 @@ impl Recalled {
             Err(RECALL_PAUSE)
         };
         self.known.get_or_try_init(ask).await.err()
+    }
+}
+
+/// One run for one Node.
+async fn run_one(syncer: Arc<Syncer>, recalled: Arc<Recalled>, key: ObjectRef<Node>) -> Verdict {
+    match recalled.by(&syncer).await {
+        Some(wait) => Verdict::After(wait),
+        None => syncer.sync(&key.name).await,
     }
 }
 
@@ -186,15 +195,7 @@ impl NodeLifecycleController {
         let is_waiting = |node: &Node| syncer.memory.recovered(&node.name_any(), Instant::now());
         let (keys, merging) = wake::merge(keys, recoveries, syncer.store.clone(), is_waiting);
         let settings = syncer.settings.queue;
-        let reconcile = |key: ObjectRef<Node>| {
-            let (syncer, recalled) = (Arc::clone(&syncer), Arc::clone(&recalled));
-            async move {
-                match recalled.by(&syncer).await {
-                    Some(wait) => Verdict::After(wait),
-                    None => syncer.sync(&key.name).await,
-                }
-            }
-        };
+        let reconcile = |key: ObjectRef<Node>| run_one(Arc::clone(&syncer), Arc::clone(&recalled), key);
         let stop = shutdown.child_token();
         let queue = async {
             let meters = queue_metrics.of(QUEUE);
