@@ -74,7 +74,7 @@ pub(crate) fn is_host(pod: &Pod) -> bool {
 pub(crate) fn is_dry_run(pod: &Pod) -> bool {
     let said = |word: &str| {
         let (name, value) = word.split_once('=').unwrap_or((word, "true"));
-        (name.replace('_', "-") == DRY_RUN).then(|| matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True"))
+        (name.replace('_', "-") == DRY_RUN).then_some(matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True"))
     };
     is_host(pod) && containers(pod).flat_map(words).filter_map(said).last() == Some(true)
 }
