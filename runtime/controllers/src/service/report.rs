@@ -136,9 +136,13 @@ impl Reporter<'_> {
             let by = record.by.clone().and(&by);
             Some(Record { spec, backends, written: wrote.or(record.written), by, ..record })
         });
-        // A message can hold a time or a share that is another one at each try; what is not tried again says what it says.
-        let is_tried = error.reaction() != Reaction::Invalid.as_str();
-        let young = is_tried && is_told;
+        // A message can hold a time or a share that is another one at each try. What is tried much later, or not at all, says what it
+        // says: nobody would write it until then.
+        let is_tried_soon = match error.verdict(syncer.settings.slow_retry) {
+            Verdict::After(delay) => delay <= interval,
+            _ => error.reaction() != Reaction::Invalid.as_str(),
+        };
+        let young = is_tried_soon && is_told;
         let readiness = match readiness.differs(service) {
             Difference::None => None,
             Difference::Message if young => None,

@@ -332,6 +332,21 @@ async fn a_message_that_is_another_each_time_is_not_written_each_time() {
     assert!(bench.condition("web")["message"].as_str().unwrap().contains("60 % done"));
 }
 
+/// Nobody would say it before the next look, which is long after that.
+#[tokio::test(start_paused = true)]
+async fn a_message_with_a_far_next_look_is_written_at_once() {
+    let mut bench = Bench::new();
+    bench.add(service("web"));
+    let pending =
+        |after, what| Failure { retry_after: Some(Duration::from_secs(after)), ..failure(Reaction::Pending, what) };
+    bench.cloud.fail("ensure", "web", [pending(2, "being created"), pending(900, "resized in an hour")]);
+    for _ in 0..2 {
+        bench.sync("web").await;
+        tokio::time::advance(Duration::from_secs(2)).await;
+    }
+    assert!(bench.condition("web")["message"].as_str().unwrap().contains("resized in an hour"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_condition_keeps_the_time_of_its_last_change_and_those_of_others() {
     let mut bench = Bench::new();
