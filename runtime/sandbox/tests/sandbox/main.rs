@@ -6,6 +6,7 @@
     reason = "clippy.toml allows them in test functions, but not in their helpers"
 )]
 
+use bolero as _; // a fuzz run builds this as well, and its sanitizer hooks are in there
 use ccm_egress::http; // for the vectors of ccm-egress
 
 mod balancers;
