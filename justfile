@@ -672,7 +672,7 @@ _install +COMMANDS:
     if [ "$(id -u)" -eq 0 ] && type -P apt-get >/dev/null; then
         echo "installing $wanted" >&2
         apt-get update -qq >/dev/null || true
-        DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $wanted >/dev/null || true
+        DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -qq -y --no-install-recommends $wanted >/dev/null || true
         wanted=$(packages)
         [ -z "$wanted" ] && exit 0
     fi

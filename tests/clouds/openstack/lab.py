@@ -75,7 +75,7 @@ def install():
             policy.chmod(0o755)
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         for step in (["update", "-q"], ["install", "-q", "-y", "--no-install-recommends", "-o", "Dpkg::Options::=--force-confold", *packages]):
-            run = subprocess.run(["apt-get", *step], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+            run = subprocess.run(["apt-get", "-o", "DPkg::Lock::Timeout=300", *step], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
             if run.returncode:
                 fail(f"apt-get {step[0]} failed: {run.stdout[-2000:]}{run.stderr[-2000:]}")
     finally:
