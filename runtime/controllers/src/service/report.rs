@@ -86,11 +86,11 @@ impl Reporter<'_> {
             let refused = (error.reaction() == Reaction::Invalid.as_str()).then_some(tried.purpose);
             syncer.memory.with(key, |entry| entry.needs_ensure(refused));
         }
-        let is_noted = self.note(tried, error).await;
+        let verdict = syncer.later(key, tried, error);
+        let is_noted = self.note(tried, error, verdict).await;
         if syncer.is_past(tried) {
             return Verdict::After(Duration::ZERO);
         }
-        let verdict = syncer.later(key, tried, error);
         // The condition does not stand in what `kubectl describe` shows of a Service.
         if is_noted && error.is_pending() && self.is_news(&condition::told(error, "")) {
             let message = condition::told(error, &format!("checked again{}", after(verdict)));
@@ -101,8 +101,8 @@ impl Reporter<'_> {
     }
 
     /// Tells the Service why it waits, with whatever the provider wants to find again. When that cannot be written, it is kept
-    /// in memory until it can. Returns whether the Service says something new now.
-    async fn note(&self, tried: &Tried<'_>, error: &SyncError) -> bool {
+    /// in memory until it can. `next` is when it is tried again. Returns whether the Service says something new now.
+    async fn note(&self, tried: &Tried<'_>, error: &SyncError, next: Verdict) -> bool {
         let Self { syncer, key, service } = *self;
         let Some(readiness) = ReadyCondition::failed(error) else { return false };
         syncer.memory.not_ready(key, Some(readiness.reason));
@@ -138,11 +138,7 @@ impl Reporter<'_> {
         });
         // A message can hold a time or a share that is another one at each try. What is tried much later, or not at all, says what it
         // says: nobody would write it until then.
-        let is_tried_soon = match error.verdict(syncer.settings.slow_retry) {
-            Verdict::After(delay) => delay <= interval,
-            _ => error.reaction() != Reaction::Invalid.as_str(),
-        };
-        let young = is_tried_soon && is_told;
+        let young = is_told && matches!(next, Verdict::After(delay) if delay <= interval);
         let readiness = match readiness.differs(service) {
             Difference::None => None,
             Difference::Message if young => None,

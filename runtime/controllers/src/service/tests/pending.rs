@@ -335,16 +335,25 @@ async fn a_message_that_is_another_each_time_is_not_written_each_time() {
 /// Nobody would say it before the next look, which is long after that.
 #[tokio::test(start_paused = true)]
 async fn a_message_with_a_far_next_look_is_written_at_once() {
-    let mut bench = Bench::new();
-    bench.add(service("web"));
     let pending =
-        |after, what| Failure { retry_after: Some(Duration::from_secs(after)), ..failure(Reaction::Pending, what) };
-    bench.cloud.fail("ensure", "web", [pending(2, "being created"), pending(900, "resized in an hour")]);
-    for _ in 0..2 {
-        bench.sync("web").await;
-        tokio::time::advance(Duration::from_secs(2)).await;
+        |what, after| Failure { retry_after: Some(Duration::from_secs(after)), ..failure(Reaction::Pending, what) };
+    let named_by_the_provider = vec![pending("being created", 2), pending("resized in an hour", 900)];
+    let failed = |what| failure(Reaction::Retry, what);
+    let by_back_off = [vec![failed("no answer"); 9], vec![failed("other"), failed("resized in an hour")]].concat();
+    for failures in [named_by_the_provider, by_back_off] {
+        let mut bench = Bench::new();
+        bench.add(service("web"));
+        let tries = failures.len();
+        bench.cloud.fail("ensure", "web", failures);
+        for left in (0..tries).rev() {
+            let Verdict::After(next) = bench.sync("web").await else { panic!("it is tried again") };
+            let is_last = left <= 1;
+            tokio::time::advance(if is_last { Duration::from_secs(2) } else { next }).await;
+            bench.syncer.memory.wake_failed();
+        }
+        let message = bench.condition("web")["message"].as_str().unwrap().to_owned();
+        assert!(message.contains("resized in an hour"), "{message}");
     }
-    assert!(bench.condition("web")["message"].as_str().unwrap().contains("resized in an hour"));
 }
 
 #[tokio::test(start_paused = true)]
