@@ -34,6 +34,7 @@ use bytesize::ByteSize;
 use ccm_apiserver::{EventSettings, Pings};
 use ccm_cloud::BatchSettings;
 use ccm_controllers::{ReservedRange, ServiceRange};
+use ccm_diagnosis::Access;
 use ccm_rollout::config::duration::{parse, parse_period};
 use ccm_rollout::config::{self, ProviderConfig};
 use ccm_sandbox::Pool;
@@ -105,6 +106,23 @@ pub enum Command {
     Man(ManArgs),
     /// Print the JSON schema of a --providers file.
     ProvidersSchema,
+}
+
+impl Command {
+    /// How it reaches the API server, as far as its flags say it.
+    pub fn access(&self) -> Access {
+        let (kubeconfig, master) = match self {
+            Self::Run(args) => (&args.kubeconfig, &args.master),
+            Self::Plan(args) => (&args.run.kubeconfig, &args.run.master),
+            Self::Check(args) => (&args.kubeconfig, &args.master),
+            Self::Push(args) => (&args.api_server.kubeconfig, &args.api_server.master),
+            Self::Doctor(args) => (&args.api_server.kubeconfig, &args.api_server.master),
+            Self::Explain(args) => (&args.api_server.kubeconfig, &args.api_server.master),
+            Self::Uninstall(args) => (&args.api_server.kubeconfig, &args.api_server.master),
+            _ => return Access::default(),
+        };
+        Access { kubeconfig: kubeconfig.clone(), master: master.clone() }
+    }
 }
 
 /// Flags of `run`.
