@@ -99,7 +99,7 @@ pub struct DoctorSettings {
 /// Judges all.
 pub async fn doctor(settings: DoctorSettings) -> Report {
     let PeerSettings { namespace, lease, .. } = &settings.peers;
-    let paste = Paste::new(&settings.access).to_host(settings.address.as_ref(), namespace, lease);
+    let paste = Paste::new(&settings.access).with_host(settings.address.as_ref(), namespace, lease);
     let findings = Box::pin(examine(settings)).await;
     Report::new(findings.into_iter().map(|finding| finding.completed(&paste)).collect())
 }

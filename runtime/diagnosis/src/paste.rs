@@ -40,7 +40,7 @@ impl Paste {
 
     /// The same, with the way to the host.
     #[must_use]
-    pub(crate) fn to_host(self, address: Option<&Uri>, namespace: &str, lease: &str) -> Self {
+    pub(crate) fn with_host(self, address: Option<&Uri>, namespace: &str, lease: &str) -> Self {
         let mut host = self.host;
         host.extend(address.map(|address| flag("--address", address.to_string().trim_end_matches('/'))));
         for (name, value, default) in [
@@ -101,8 +101,8 @@ mod tests {
     fn a_command_leads_where_this_one_went() {
         let address = Uri::from_static("https://127.0.0.1:10258");
         let paste = paste(Some("/k/c"), Some("https://10.0.0.1:6443/a/"));
-        let here = paste.clone().to_host(Some(&address), LEASE.0, LEASE.1);
-        let there = paste.clone().to_host(None, "cloud", "mine");
+        let here = paste.clone().with_host(Some(&address), LEASE.0, LEASE.1);
+        let there = paste.clone().with_host(None, "cloud", "mine");
         let (file, url) = ("--kubeconfig=/k/c", "https://10.0.0.1:6443/a");
         let ours = format!("{file} --master={url}");
         let kubectl = format!("kubectl {file} --server={url}");

@@ -43,7 +43,7 @@ pub struct UninstallSettings {
 /// The API server cannot be reached. A list that it does not give is part of what is found.
 pub async fn uninstall(settings: UninstallSettings) -> Result<Remains> {
     let UninstallSettings { access, namespace, lease } = settings;
-    let paste = Paste::new(&access).to_host(None, &namespace, &lease);
+    let paste = Paste::new(&access).with_host(None, &namespace, &lease);
     let cluster = access.connect().await?;
     let client = &cluster.client;
     if let Err(why) = answered(client.apiserver_version()).await {

@@ -56,7 +56,7 @@ pub struct ExplainSettings {
 /// There is no such object, or the API server cannot be asked with these flags and no address of a host is given.
 pub async fn explain(settings: ExplainSettings) -> Result<Explanation> {
     let ExplainSettings { wanted, address, access, namespace, lease } = settings;
-    let paste = Paste::new(&access).to_host(address.as_ref(), &namespace, &lease);
+    let paste = Paste::new(&access).with_host(address.as_ref(), &namespace, &lease);
     let mut tried = vec![];
     let connected = match access.connect().await {
         Ok(cluster) => Some(cluster),
