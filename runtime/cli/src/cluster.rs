@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ccm_diagnosis::Access;
+use ccm_diagnosis::{Access, LEASE};
 use clap::Args;
 
 /// Where the API server is.
@@ -20,10 +20,10 @@ pub struct ApiServerArgs {
 #[derive(Args)]
 pub(crate) struct LeaseArgs {
     /// Name of the Lease of the host, as for `run`.
-    #[arg(id = "leader-elect-resource-name", long, value_name = "NAME", default_value = "cloud-controller-manager")]
+    #[arg(id = "leader-elect-resource-name", long, value_name = "NAME", default_value = LEASE.1)]
     pub(crate) name: String,
     /// Namespace of the Lease and of the pods of the host, as for `run`.
-    #[arg(id = "leader-elect-resource-namespace", long, value_name = "NAMESPACE", default_value = "kube-system")]
+    #[arg(id = "leader-elect-resource-namespace", long, value_name = "NAMESPACE", default_value = LEASE.0)]
     pub(crate) namespace: String,
 }
 

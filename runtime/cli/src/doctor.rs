@@ -22,7 +22,7 @@ const OVERLAY: &str = "configmap:kube-system/wasm-ccm-provider";
 #[derive(Args)]
 pub struct DoctorArgs {
     #[command(flatten, next_help_heading = "Cluster")]
-    api_server: ApiServerArgs,
+    pub(super) api_server: ApiServerArgs,
     /// The name of the cluster, for the provider.
     #[arg(long, default_value = "kubernetes", value_parser = super::cluster_name, help_heading = "Cluster")]
     cluster_name: String,

@@ -22,7 +22,7 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "URL")]
     address: Option<String>,
     #[command(flatten)]
-    api_server: ApiServerArgs,
+    pub(super) api_server: ApiServerArgs,
     #[command(flatten)]
     lease: LeaseArgs,
     /// Output format.

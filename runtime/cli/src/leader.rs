@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use ccm_controllers::JournalPlace;
+use ccm_diagnosis::LEASE;
 use ccm_leader::{Settings, Timing};
 use ccm_rollout::PeerSettings;
 use ccm_rollout::config::duration::parse_period;
@@ -39,10 +40,10 @@ pub struct LeaderArgs {
     #[arg(long, value_enum, default_value = "leases")]
     leader_elect_resource_lock: ResourceLock,
     /// Name of the Lease; replicas of one manager share it.
-    #[arg(long, value_name = "NAME", default_value = "cloud-controller-manager")]
+    #[arg(long, value_name = "NAME", default_value = LEASE.1)]
     pub(super) leader_elect_resource_name: String,
     /// Namespace of the Lease.
-    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
+    #[arg(long, value_name = "NAMESPACE", default_value = LEASE.0)]
     pub(super) leader_elect_resource_namespace: String,
 }
 

@@ -16,6 +16,7 @@ mod plan;
 mod provider;
 #[cfg(test)]
 mod reference;
+mod stray;
 mod tools;
 mod uninstall;
 mod upstream;
@@ -33,11 +34,12 @@ use bytesize::ByteSize;
 use ccm_apiserver::{EventSettings, Pings};
 use ccm_cloud::BatchSettings;
 use ccm_controllers::{ReservedRange, ServiceRange};
+use ccm_diagnosis::Access;
 use ccm_rollout::config::duration::{parse, parse_period};
 use ccm_rollout::config::{self, ProviderConfig};
 use ccm_sandbox::Pool;
 use ccm_serving::https::MinTls;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 pub use access::AccessArgs;
@@ -104,6 +106,23 @@ pub enum Command {
     Man(ManArgs),
     /// Print the JSON schema of a --providers file.
     ProvidersSchema,
+}
+
+impl Command {
+    /// How it reaches the API server, as far as its flags say it.
+    pub fn access(&self) -> Access {
+        let (kubeconfig, master) = match self {
+            Self::Run(args) => (&args.kubeconfig, &args.master),
+            Self::Plan(args) => (&args.run.kubeconfig, &args.run.master),
+            Self::Check(args) => (&args.kubeconfig, &args.master),
+            Self::Push(args) => (&args.api_server.kubeconfig, &args.api_server.master),
+            Self::Doctor(args) => (&args.api_server.kubeconfig, &args.api_server.master),
+            Self::Explain(args) => (&args.api_server.kubeconfig, &args.api_server.master),
+            Self::Uninstall(args) => (&args.api_server.kubeconfig, &args.api_server.master),
+            _ => return Access::default(),
+        };
+        Access { kubeconfig: kubeconfig.clone(), master: master.clone() }
+    }
 }
 
 /// Flags of `run`.
@@ -323,7 +342,6 @@ fn cidr(text: &str) -> Result<String, String> {
 /// The command line is wrong, or asks for help. The message is printed already, and this is the exit code.
 pub fn command() -> Result<(Command, Option<String>), ExitCode> {
     let (cli, ignored) = parse_from(std::env::args_os()).map_err(|error| {
-        let error = silenced(error);
         let good = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
         // Nobody reads when this fails.
         drop(error.print());
@@ -335,6 +353,7 @@ pub fn command() -> Result<(Command, Option<String>), ExitCode> {
 /// The command line, and the flags of `run` that have no effect.
 fn parse_from(words: impl IntoIterator<Item = OsString>) -> Result<(Cli, Vec<&'static upstream::Inert>), clap::Error> {
     let mut words: Vec<OsString> = words.into_iter().collect();
+    let given = words.clone();
     let mut ignored = Vec::new();
     let mut cli = Cli::command();
     let called = [RUN, PLAN].into_iter().find(|name| words.get(1).is_some_and(|word| word == name));
@@ -344,17 +363,8 @@ fn parse_from(words: impl IntoIterator<Item = OsString>) -> Result<(Cli, Vec<&'s
         words.extend(sorted.known);
         ignored = sorted.ignored;
     }
-    Ok((Cli::try_parse_from(words)?, ignored))
-}
-
-/// Removes a word that belongs to no flag: it may be a secret whose flag was forgotten.
-fn silenced(mut error: clap::Error) -> clap::Error {
-    let is_word = |value: &ContextValue| matches!(value, ContextValue::String(text) if !text.starts_with('-'));
-    if error.kind() == ErrorKind::UnknownArgument && error.get(ContextKind::InvalidArg).is_some_and(is_word) {
-        let instead = "(a word that belongs to no flag)".to_owned();
-        error.insert(ContextKind::InvalidArg, ContextValue::String(instead));
-    }
-    error
+    let cli = Cli::try_parse_from(words).map_err(|error| stray::silenced(error, &given))?;
+    Ok((cli, ignored))
 }
 
 #[cfg(test)]
@@ -386,9 +396,10 @@ mod tests {
             &["--proxies=http://u:hunter2@proxy"],
         ];
         for flags in cases {
-            let told = match Cli::try_parse_from([&["wasm-ccm", "run", "--provider=a.wasm"], flags].concat()) {
-                Err(error) => silenced(error).to_string(),
-                Ok(Cli { command: Command::Run(args) }) => {
+            let words = [&["wasm-ccm", "run", "--provider=a.wasm"], flags].concat();
+            let told = match parse_from(words.into_iter().map(OsString::from)) {
+                Err(error) => error.to_string(),
+                Ok((Cli { command: Command::Run(args) }, _)) => {
                     format!("{:#}", args.providers().err().unwrap())
                 }
                 Ok(_) => panic!("{flags:?}"),

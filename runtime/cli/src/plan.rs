@@ -1,8 +1,7 @@
 //! Flags of `plan`.
 
-use ccm_plan::Target;
-use clap::Args;
-use clap::builder::PossibleValuesParser;
+use ccm_diagnosis::Wanted;
+use clap::{ArgGroup, Args};
 
 use super::RunArgs;
 use super::tools::Output;
@@ -10,14 +9,16 @@ use super::tools::Output;
 /// Flags of `plan`.
 // No `Debug`: what an operator writes may be a secret.
 #[derive(Args)]
+#[command(group = ArgGroup::new("what").required(true).args(["object", "all"]))]
 pub struct PlanArgs {
-    /// The kind of the object.
-    #[arg(requires = "name", required_unless_present = "all", value_parser = PossibleValuesParser::new(["service", "node"]))]
-    kind: Option<String>,
-    /// The object: NAMESPACE/NAME of a Service, NAME of a Node.
-    name: Option<String>,
+    /// The object, as kubectl names it: service NAME, svc/NAME, service NAMESPACE/NAME, node NAME or node/NAME.
+    #[arg(value_name = "OBJECT", num_args = 1..=2)]
+    object: Vec<String>,
+    /// Namespace of the Service. Without it, that of the kubeconfig.
+    #[arg(long, short, value_name = "NAMESPACE", conflicts_with = "all")]
+    namespace: Option<String>,
     /// Plan for all Nodes and Services, the routes, and the cluster as a whole.
-    #[arg(long, conflicts_with = "kind")]
+    #[arg(long)]
     all: bool,
     /// Output format.
     #[arg(long, short, value_enum, default_value = "text")]
@@ -28,62 +29,75 @@ pub struct PlanArgs {
 }
 
 impl PlanArgs {
-    /// What is planned.
+    /// The object that is planned; none where all are.
     ///
     /// # Errors
     ///
-    /// The name cannot be one.
-    pub fn target(&self) -> Result<Target, String> {
-        let (Some(kind), Some(name)) = (&self.kind, &self.name) else { return Ok(Target::All) };
-        match (kind.as_str(), name.split_once('/')) {
-            ("service", Some((namespace, name)))
-                if !namespace.is_empty() && !name.is_empty() && !name.contains('/') =>
-            {
-                Ok(Target::Service { namespace: namespace.to_owned(), name: name.to_owned() })
-            }
-            ("service", _) => Err(format!("{name:?} is not NAMESPACE/NAME, such as default/web")),
-            (_, None) if !name.is_empty() => Ok(Target::Node(name.clone())),
-            (_, _) => Err(format!("{name:?} is not the name of a Node; a Node has no namespace")),
+    /// The words name no object.
+    pub fn wanted(&self) -> Result<Option<Wanted>, String> {
+        if self.all {
+            return Ok(None);
         }
+        Wanted::parse(&self.object, self.namespace.as_deref()).map(Some)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
+    use std::ffi::OsString;
 
-    use super::*;
+    use ccm_diagnosis::Target;
 
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        args: PlanArgs,
+    use super::super::{Command, parse_from};
+
+    /// What it is about, in a kubeconfig whose namespace is `here`; none where it is about all.
+    fn target(words: &[&str]) -> Result<Option<Target>, String> {
+        let words = ["wasm-ccm", "plan", "--provider=a.wasm"].iter().chain(words).map(OsString::from);
+        let (cli, _) = parse_from(words).map_err(|error| error.to_string())?;
+        let Command::Plan(args) = cli.command else { panic!() };
+        Ok(args.wanted()?.map(|wanted| wanted.target(Some("here"))))
     }
 
-    fn target(words: &[&str]) -> Result<Target, String> {
-        let words = [&["plan", "--provider=a.wasm"], words].concat();
-        Cli::try_parse_from(words).map_err(|error| error.to_string())?.args.target()
-    }
-
+    /// `plan` once took two of the forms that `explain` takes.
     #[test]
-    fn a_plan_is_for_one_object_or_for_all() {
-        assert_eq!(target(&["--all"]), Ok(Target::All));
-        assert_eq!(target(&["node", "n1"]), Ok(Target::Node("n1".to_owned())));
-        let web = Target::Service { namespace: "default".to_owned(), name: "web".to_owned() };
-        assert_eq!(target(&["service", "default/web"]), Ok(web));
-        let wrong: [&[&str]; 9] = [
-            &[],
+    fn a_plan_is_for_all_or_for_one_object_in_every_form_that_explain_takes() {
+        assert_eq!(target(&["--all"]), Ok(None));
+        for words in [&["node", "n1"][..], &["no/n1"], &["nodes", "n1"], &["Node/n1"]] {
+            assert_eq!(target(words), Ok(Some(Target::Node { name: "n1".to_owned() })), "{words:?}");
+        }
+        let web = |namespace: &str| Target::Service { namespace: namespace.to_owned(), name: "web".to_owned() };
+        for (words, namespace) in [
+            (&["service", "shop/web"][..], "shop"),
+            (&["svc/web", "-n", "shop"], "shop"),
+            (&["service", "web", "--namespace=shop"], "shop"),
+            (&["-n", "shop", "services", "web"], "shop"),
+            (&["svc/shop/web"], "shop"),
+            (&["svc", "web"], "here"),
+        ] {
+            assert_eq!(target(words), Ok(Some(web(namespace))), "{words:?}");
+        }
+        let wrong: [&[&str]; 10] = [
             &["node"],
-            &["service", "web"],
+            &["web"],
             &["service", "/web"],
             &["service", "a/b/c"],
             &["node", "a/b"],
             &["node", ""],
             &["pod", "a"],
             &["node", "n1", "--all"],
+            &["--all", "-n", "shop"],
+            &["service", "shop/web", "-n", "other"],
         ];
         for words in wrong {
             assert!(target(words).is_err(), "{words:?}");
         }
+    }
+
+    #[test]
+    fn a_plan_of_nothing_names_both_ways() {
+        let error = target(&[]).unwrap_err();
+        assert!(error.contains("<OBJECT|--all>"), "{error}");
+        let error = target(&["web"]).unwrap_err();
+        assert!(error.contains("say service NAME -n NAMESPACE, service NAMESPACE/NAME, or node NAME"), "{error}");
     }
 }

@@ -14,7 +14,7 @@ pub struct UninstallArgs {
     #[arg(long)]
     plan: bool,
     #[command(flatten)]
-    api_server: ApiServerArgs,
+    pub(super) api_server: ApiServerArgs,
     #[command(flatten)]
     lease: LeaseArgs,
     /// Output format.

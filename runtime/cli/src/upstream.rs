@@ -38,7 +38,8 @@ pub(crate) fn sort(command: &Command, given: impl IntoIterator<Item = OsString>)
                 (Some(value), _) => value.to_owned(),
                 (None, Kind::Bool) => "true".to_owned(),
                 (None, _) => {
-                    let next = given.next().ok_or_else(|| format!("the flag --{name} needs a value"))?;
+                    let next = next_value(command, &name, &mut given)?;
+                    let next = next.ok_or_else(|| format!("the flag --{name} needs a value"))?;
                     next.to_string_lossy().into_owned()
                 }
             };
@@ -76,16 +77,45 @@ pub(crate) fn sort(command: &Command, given: impl IntoIterator<Item = OsString>)
             (_, Some(value)) => sorted.known.push(format!("--{name}={value}").into()),
             (_, None) => {
                 sorted.known.push(format!("--{name}").into());
-                // Whatever it is, it is no flag.
-                sorted.known.extend(given.next());
+                sorted.known.extend(next_value(command, &name, &mut given)?);
             }
         }
     }
     Ok(sorted)
 }
 
+/// The next word, as the value of a flag. Where that is a flag itself, the value was forgotten: `--webhooks --provider FILE` once took the name of
+/// the second flag as the value of the first.
+///
+/// # Errors
+///
+/// It begins as a flag. It is repeated only where it is the name of one.
+fn next_value(
+    command: &Command,
+    name: &str,
+    given: &mut impl Iterator<Item = OsString>,
+) -> Result<Option<OsString>, String> {
+    let Some(word) = given.next() else { return Ok(None) };
+    if !word.as_encoded_bytes().starts_with(b"--") {
+        return Ok(Some(word));
+    }
+    let is_known = |next: &str| {
+        let is_ours = command.get_arguments().any(|argument| argument.get_long() == Some(next));
+        is_ours || inert_needs_value(next).is_some()
+    };
+    let next = word.to_str().and_then(flag).map(|(next, _)| next).filter(|next| is_known(next));
+    let follows =
+        next.map_or_else(|| "what follows it begins with --".to_owned(), |next| format!("--{next} follows it"));
+    Err(format!("the flag --{name} needs a value, and {follows}: give it one, as in --{name}=VALUE, or leave it out"))
+}
+
+/// Whether a flag without effect needs a value; none where it is no such flag.
+pub(crate) fn inert_needs_value(name: &str) -> Option<bool> {
+    INERT.iter().find(|inert| inert.name == name).map(|inert| inert.kind != Kind::Bool)
+}
+
 /// Name and value of a word that is a flag, the name as upstream knows it.
-fn flag(word: &str) -> Option<(String, Option<&str>)> {
+pub(crate) fn flag(word: &str) -> Option<(String, Option<&str>)> {
     let flag = word.strip_prefix("--").filter(|flag| !flag.is_empty())?;
     let (name, value) = flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value)));
     Some((name.replace('_', "-"), value))

@@ -43,6 +43,7 @@ use k8s_openapi::jiff::SignedDuration;
 use kube::Client;
 
 use crate::ask::{Access, objects, pods};
+use crate::paste::Paste;
 use finding::{Check, Finding};
 use leases::Led;
 use provider::{Judge, Providers};
@@ -97,7 +98,10 @@ pub struct DoctorSettings {
 
 /// Judges all.
 pub async fn doctor(settings: DoctorSettings) -> Report {
-    Report::new(Box::pin(examine(settings)).await)
+    let PeerSettings { namespace, lease, .. } = &settings.peers;
+    let paste = Paste::new(&settings.access).with_host(settings.address.as_ref(), namespace, lease);
+    let findings = Box::pin(examine(settings)).await;
+    Report::new(findings.into_iter().map(|finding| finding.completed(&paste)).collect())
 }
 
 async fn examine(settings: DoctorSettings) -> Vec<Finding> {

@@ -17,12 +17,14 @@
 //! | `doctor` | looks for what keeps a cluster and its host from working together |
 //! | `explain` | leads from one object to the reason |
 //! | `uninstall` | looks for what would be left without the host |
+//! | `paste` | commands that are printed, with the flags that lead where the command went |
 //! | `plain` | texts of others, without what a terminal obeys |
 //! | `verdict` | how `doctor` and `explain` end |
 
 mod ask;
 mod doctor;
 mod explain;
+mod paste;
 mod plain;
 mod uninstall;
 mod verdict;
@@ -30,6 +32,7 @@ mod verdict;
 pub use ask::{Access, address};
 pub use doctor::{DoctorSettings, Report, RightsOf, doctor};
 pub use explain::{Answer, ExplainSettings, Explained, Explanation, Target, Wanted, WouldWrite, asked, explain};
+pub use paste::{LEASE, Paste};
 pub use plain::shown;
 pub use uninstall::{Remains, UninstallSettings, uninstall};
 pub use verdict::Verdict;

@@ -21,6 +21,7 @@ use anyhow::{Error, Result};
 use kube::Client;
 
 use crate::ask::{Access, answered, lease, objects};
+use crate::paste::Paste;
 use remains::{Item, Step};
 
 pub use remains::Remains;
@@ -42,6 +43,7 @@ pub struct UninstallSettings {
 /// The API server cannot be reached. A list that it does not give is part of what is found.
 pub async fn uninstall(settings: UninstallSettings) -> Result<Remains> {
     let UninstallSettings { access, namespace, lease } = settings;
+    let paste = Paste::new(&access).with_host(None, &namespace, &lease);
     let cluster = access.connect().await?;
     let client = &cluster.client;
     if let Err(why) = answered(client.apiserver_version()).await {
@@ -74,7 +76,7 @@ pub async fn uninstall(settings: UninstallSettings) -> Result<Remains> {
         Ok(item) => item.into_iter().for_each(|item| remains.add(Step::Lease, item)),
         Err(unread) => remains.unread(unread),
     }
-    Ok(remains)
+    Ok(remains.completed(&paste))
 }
 
 /// The Lease, unless another manager wrote it last: all cloud controller managers use the same.

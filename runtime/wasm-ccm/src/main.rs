@@ -41,6 +41,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use ccm_cli::{Command, CompletionArgs, ManArgs, NewArgs};
+use ccm_diagnosis::Paste;
 use exit::Verdict;
 
 /// glibc's allocator keeps twice the memory in use after a component is compiled and the first lists are read.
@@ -54,6 +55,8 @@ fn main() -> ExitCode {
         Ok(command) => command,
         Err(code) => return code,
     };
+    let paste = Paste::new(&command.access());
+    let code = |ended| code(ended, &paste);
     let ended = match command {
         Command::Run(args) => run::run(*args, ignored),
         Command::Inspect(args) => inspect::inspect(&args),
@@ -73,12 +76,12 @@ fn main() -> ExitCode {
 }
 
 /// The exit code; prints the error.
-fn code(ended: anyhow::Result<Verdict>) -> ExitCode {
+fn code(ended: anyhow::Result<Verdict>, paste: &Paste) -> ExitCode {
     match ended {
         Ok(verdict) => verdict.into(),
         Err(error) => {
             // If this fails, nobody reads.
-            drop(writeln!(std::io::stderr(), "error: {}", one_line(&error)));
+            drop(writeln!(std::io::stderr(), "error: {}", paste.complete(&one_line(&error))));
             ExitCode::FAILURE
         }
     }

@@ -8,6 +8,7 @@ use ccm_apiserver::ApiGateSettings;
 use ccm_apiserver::ApiMetrics;
 use ccm_cloud::{BatchSettings, NodeSelector};
 use ccm_controllers::{AddressSources, ClusterAddresses, NodeLabels, NodeSettings, PodRanges};
+use ccm_diagnosis::{Target as Named, Wanted};
 use ccm_plan::{Asked, Controllers, Found, Journal, Looking, ObjectPlan, PlanParts, Settings, Target, Totals};
 use ccm_rollout::config::ProviderConfig;
 use ccm_rollout::context::{ProcessSecrets, SharedContext};
@@ -32,7 +33,7 @@ const OPENING: &str = "{\n\"objects\": [";
 ///
 /// A flag is wrong, a component does not pass the gate, there is no such object, or the API server does not answer.
 pub(crate) fn plan(args: &PlanArgs) -> Result<Verdict> {
-    let target = args.target().map_err(anyhow::Error::msg)?;
+    let wanted = args.wanted().map_err(anyhow::Error::msg)?;
     let run = &args.run;
     let selection = Selection::parse(&run.controllers).map_err(anyhow::Error::msg).context("--controllers")?;
     let configs = run.providers()?;
@@ -40,7 +41,7 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<Verdict> {
     let mut printer = Printer { output: args.output, objects: 0 };
     let planned = runtime.block_on(async {
         let mut found = |object: ObjectPlan| Ok(output::print_part(&printer.object(&object)?)?);
-        let planned = Box::pin(planned(run, &selection, &configs, target, &mut found));
+        let planned = Box::pin(planned(run, &selection, &configs, wanted, &mut found));
         tokio::time::timeout(LIMIT, planned).await.with_context(|| format!("the plan was not made within {LIMIT:?}"))?
     });
     // Does not wait for the compiler, which cannot be stopped.
@@ -86,10 +87,11 @@ async fn planned(
     args: &RunArgs,
     selection: &Selection,
     configs: &[ProviderConfig],
-    target: Target,
+    wanted: Option<Wanted>,
     found: &mut Found<'_>,
 ) -> Result<Totals> {
     let config = ccm_apiserver::config(args.kubeconfig.as_deref(), args.master.as_deref()).await?;
+    let target = target(wanted, &config.default_namespace);
     let unusable = "the API server's address or credentials cannot be used";
     // Nobody reads these.
     let uncounted = ApiMetrics::register(&mut Registry::default());
@@ -131,6 +133,15 @@ async fn planned(
     let settings = settings(args, selection)?;
     let parts = PlanParts { client, journal, providers, nodes, services, addresses, controllers, settings };
     Box::pin(ccm_plan::plan(parts, target, found)).await
+}
+
+/// What is planned; `here` is the namespace of the kubeconfig.
+fn target(wanted: Option<Wanted>, here: &str) -> Target {
+    match wanted.map(|wanted| wanted.target(Some(here))) {
+        None => Target::All,
+        Some(Named::Service { namespace, name }) => Target::Service { namespace, name },
+        Some(Named::Node { name }) => Target::Node(name),
+    }
 }
 
 /// Those of the operator.

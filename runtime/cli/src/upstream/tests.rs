@@ -114,6 +114,33 @@ fn lists_add_up_scalars_are_replaced_and_underscores_are_dashes() {
     assert_eq!((args.cluster_name.as_str(), args.v), ("b", 3));
 }
 
+/// `--webhooks --provider FILE` once asked for a webhook of the name `--provider`, and said of FILE that it belongs to no flag.
+#[test]
+fn a_flag_whose_value_was_forgotten_takes_no_flag_as_its_value() {
+    let cases: [(&[&str], &str); 7] = [
+        (&["--webhooks", "--provider", "b.wasm"], "--webhooks needs a value, and --provider follows it"),
+        (
+            &["--controllers", "--cluster_cidr=10.0.0.0/16"],
+            "--controllers needs a value, and --cluster-cidr follows it",
+        ),
+        (&["--kubeconfig", "--v=4"], "--kubeconfig needs a value, and --v follows it"),
+        (&["--feature-gates", "--kubeconfig", "x"], "--feature-gates needs a value, and --kubeconfig follows it"),
+        (&["--kube_api_qps", "--profiling"], "--kube-api-qps needs a value, and --profiling follows it"),
+        // What is no flag of ours may be anything.
+        (&["--webhooks", "--hunter2=hunter2"], "--webhooks needs a value, and what follows it begins with --"),
+        (&["--webhooks", "--"], "--webhooks needs a value, and what follows it begins with --"),
+    ];
+    for (flags, part) in cases {
+        let error = run(flags).map(|_| ()).unwrap_err();
+        assert!(error.contains(part) && !error.contains("hunter2"), "{flags:?}: {error}");
+    }
+    let (args, _) = run(&["--controllers", "-service,*", "--webhooks", "-lb-service"]).unwrap();
+    assert_eq!(
+        (args.controllers, args.webhook.webhooks),
+        (vec!["-service".into(), "*".into()], vec!["-lb-service".into()])
+    );
+}
+
 #[test]
 fn what_upstream_refuses_is_refused() {
     let cases = [

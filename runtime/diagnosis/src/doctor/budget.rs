@@ -112,7 +112,7 @@ impl Judge<'_> {
                 }
                 Err(why) => {
                     let fix = format!(
-                        "`kubectl -n {namespace} port-forward {pod} {port}`, and in another terminal doctor with --address=https://127.0.0.1:{port}"
+                        "`kubectl -n {namespace} port-forward {pod} {port}`, and in another terminal the same command with --address=https://127.0.0.1:{port}"
                     );
                     tried.push((format!("{place}: {why}"), Some(fix)));
                 }

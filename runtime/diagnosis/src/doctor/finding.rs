@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::paste::Paste;
 use crate::plain::one_line;
 use crate::verdict::Verdict;
 
@@ -120,6 +121,13 @@ impl Finding {
         let mut objects: Vec<String> = objects.into_iter().map(|object| one_line(&object)).collect();
         objects.sort();
         Self { objects, ..self }
+    }
+
+    /// With commands that can be pasted. What is said of providers is ours as well, and names commands.
+    pub(super) fn completed(self, paste: &Paste) -> Self {
+        let Self { check, fix, found, .. } = self;
+        let found = if check == Check::Providers { paste.complete(&found) } else { found };
+        Self { found, fix: fix.map(|fix| paste.complete(&fix)), ..self }
     }
 
     fn line(&self) -> String {

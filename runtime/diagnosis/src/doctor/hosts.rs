@@ -239,6 +239,27 @@ mod tests {
         assert_eq!(nowhere, ["Hosts Wrong Pod kube-system/a: no Node takes it: 0/3 nodes are available"]);
     }
 
+    /// A dry run beside another manager has another port than the manifests of a host that works.
+    #[test]
+    fn who_is_not_ready_is_asked_at_its_own_port() {
+        for (args, ports, wanted) in [
+            (json!(["run"]), json!([]), 10_258),
+            (json!(["run", "--dry-run", "--secure-port=10268"]), json!([]), 10_268),
+            (json!(["run"]), json!([{ "name": "metrics", "containerPort": 9_258 }]), 9_258),
+        ] {
+            let mut pod = good();
+            pod["status"]["conditions"][0]["status"] = json!("False");
+            pod["spec"]["containers"] = json!([{ "name": "wasm-ccm", "args": args, "ports": ports }]);
+            let pod = serde_json::from_value(pod).unwrap();
+            let now = "2026-11-26T10:00:00Z".parse().unwrap();
+            let finding = judge(Ok(&[pod]), "kube-system", SignedDuration::from_mins(5), now).remove(0);
+            let fix = format!(
+                "`kubectl -n kube-system port-forward a {wanted}`, then `curl -k https://127.0.0.1:{wanted}/readyz` says what it waits for"
+            );
+            assert_eq!(finding.fix, Some(fix), "{args} {ports}");
+        }
+    }
+
     #[test]
     fn a_host_that_needs_the_dns_of_the_cluster_is_told() {
         for (network, policy, is_told) in [

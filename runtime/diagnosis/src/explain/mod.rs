@@ -27,6 +27,7 @@ use kube::Client;
 
 use crate::ask::objects::Object;
 use crate::ask::{Access, Cluster, answered, events, objects};
+use crate::paste::Paste;
 use leader::{Asked, Place};
 use reason::Facts;
 
@@ -55,6 +56,7 @@ pub struct ExplainSettings {
 /// There is no such object, or the API server cannot be asked with these flags and no address of a host is given.
 pub async fn explain(settings: ExplainSettings) -> Result<Explanation> {
     let ExplainSettings { wanted, address, access, namespace, lease } = settings;
+    let paste = Paste::new(&access).with_host(address.as_ref(), &namespace, &lease);
     let mut tried = vec![];
     let connected = match access.connect().await {
         Ok(cluster) => Some(cluster),
@@ -104,7 +106,7 @@ pub async fn explain(settings: ExplainSettings) -> Result<Explanation> {
         let client = client.as_ref();
         bail!("there is no {target}{}: look with kubectl get {}", elsewhere(client, &target).await, target.listing());
     }
-    Ok(reason::explain(Facts {
+    let explanation = reason::explain(Facts {
         target,
         object,
         answer,
@@ -114,7 +116,9 @@ pub async fn explain(settings: ExplainSettings) -> Result<Explanation> {
         events: told,
         is_silent,
         tried,
-    }))
+        namespace,
+    });
+    Ok(explanation.completed(&paste))
 }
 
 /// Why the API server cannot be asked; none where it can.

@@ -14,6 +14,7 @@ use super::target::Target;
 use crate::ask::Access;
 use crate::ask::events::EventTold;
 use crate::ask::objects::Object;
+use crate::paste::Paste;
 use crate::verdict::Verdict;
 
 /// All that is known.
@@ -33,6 +34,8 @@ pub(super) struct Facts {
     pub(super) is_silent: bool,
     /// What was tried in vain.
     pub(super) tried: Vec<String>,
+    /// That of the Lease and of the pods of the host.
+    pub(super) namespace: String,
 }
 
 /// The last try, where it failed.
@@ -103,7 +106,7 @@ pub struct Explanation {
 
 /// What follows.
 pub(super) fn explain(facts: Facts) -> Explanation {
-    let Facts { target, object, answer, asked, refusals, rejections, events, is_silent, tried } = facts;
+    let Facts { target, object, answer, asked, refusals, rejections, events, is_silent, tried, namespace } = facts;
     let mut events = events;
     // The object may have taken the name of another one over: what was told of that one is not about this one.
     events.retain(|event| event.is_about(&target, object.uid()));
@@ -137,7 +140,9 @@ pub(super) fn explain(facts: Facts) -> Explanation {
         told.advice = vec![format!("{}; `wasm-ccm doctor` says more", Access::way_out())];
     }
     if told.verdict == Verdict::Unknown && told.advice.is_empty() {
-        told.advice.push(UNKNOWN.to_owned());
+        told.advice.push(format!(
+            "see whether a host of wasm-ccm runs and leads (kubectl -n {namespace} get pods,leases), and ask it with --address"
+        ));
     }
     told
 }
@@ -149,10 +154,14 @@ const MOST_WRITES: usize = 100;
 /// No time that is told is longer: 100 years, in seconds. What answers in the place of a host may say anything.
 const LONGEST: f64 = 3_155_760_000.0;
 const REFUSED: &str = "correct what is refused: a host that cannot use its component does not become the leader, and nobody works meanwhile (docs/guides/upgrade-a-provider.md)";
-const UNKNOWN: &str =
-    "see whether a host of wasm-ccm runs and leads (kubectl -n kube-system get pods,leases), and ask it with --address";
 
 impl Explanation {
+    /// With commands that can be pasted.
+    pub(super) fn completed(self, paste: &Paste) -> Self {
+        let complete = |texts: Vec<String>| texts.iter().map(|text| paste.complete(text)).collect();
+        Self { advice: complete(self.advice), tried: complete(self.tried), ..self }
+    }
+
     fn is(&mut self, verdict: Verdict, summary: impl Into<String>) {
         (self.verdict, self.summary) = (verdict, summary.into());
     }

@@ -58,14 +58,14 @@ impl Wanted {
         let (kind, name) = match words {
             [kind, name] => (kind.as_str(), name.as_str()),
             [one] => one.split_once('/').ok_or_else(|| format!("{one:?} names no object: {FORMS}"))?,
-            _ => return Err(format!("one object is explained at a time: {FORMS}")),
+            _ => return Err(format!("one object at a time: {FORMS}")),
         };
         let word = kind.to_lowercase();
         let known = KINDS.iter().find(|(known, _)| *known == word);
         let Some((_, kind)) = known else {
             let near = ccm_cloud::nearest(&word, KINDS.iter().map(|(known, _)| *known));
             let near = near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
-            return Err(format!("{kind:?} is no kind that this explains{near}: {FORMS}"));
+            return Err(format!("{kind:?} is neither a Service nor a Node{near}: {FORMS}"));
         };
         let namespace = namespace.map(valid).transpose()?;
         let (within, name) = match (kind, name.split_once('/')) {
@@ -208,9 +208,9 @@ mod tests {
             (&["node", "n1?x=y"], None, "is no name of an object"),
             (&["node", &long], None, "is no name of an object"),
             (&["web"], None, "\"web\" names no object: say service NAME -n NAMESPACE"),
-            (&["pod", "default/web"], None, "\"pod\" is no kind that this explains: say service NAME"),
+            (&["pod", "default/web"], None, "\"pod\" is neither a Service nor a Node: say service NAME"),
             (&["servcie", "web"], None, "(did you mean service?)"),
-            (&["service", "a", "b"], None, "one object is explained at a time"),
+            (&["service", "a", "b"], None, "one object at a time"),
         ] {
             let error = wanted(words, namespace).unwrap_err();
             assert!(error.contains(part), "{words:?}: {error}");

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::manager::Manager;
+use crate::paste::Paste;
 use crate::plain::one_line;
 
 /// What is done together. The order is that of the work.
@@ -112,6 +113,14 @@ impl Remains {
 
     pub(super) fn note(&mut self, note: String) {
         self.notes.extend([note].map(|note| one_line(&note)));
+    }
+
+    /// With commands that can be pasted.
+    pub(super) fn completed(mut self, paste: &Paste) -> Self {
+        for item in self.steps.iter_mut().flat_map(|part| &mut part.items) {
+            item.command = paste.complete(&item.command);
+        }
+        self
     }
 
     /// Whether anything would be left.

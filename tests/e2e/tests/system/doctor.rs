@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 
 use crate::bytes;
 use crate::digitalocean::Cloud;
+use crate::explain::address;
 use crate::look::{await_untainted, nodes, patch};
 use crate::mistakes::{ended, run};
 use crate::service_look::{annotated, await_reason, await_served, serve};
@@ -285,16 +286,18 @@ async fn the_command_that_gives_missing_rights_works_as_it_is_pasted() {
     assert!(!found.contains("nodes"), "{found}");
     let fix = answer.of("rights")[0]["fix"].as_str().unwrap();
     let command = fix.split('`').nth(1).unwrap();
-    assert!(command.ends_with("| kubectl apply --server-side -f -"), "{command}");
     // As kubectl gets it.
     let folder = stage.folder().join("bin");
     std::fs::create_dir(&folder).unwrap();
     let kubectl = folder.join("kubectl");
-    std::fs::write(&kubectl, "#!/bin/sh\ncat > \"$(dirname \"$0\")/got\"\n").unwrap();
+    std::fs::write(&kubectl, "#!/bin/sh\necho \"$*\" > \"$0.words\"\ncat > \"$(dirname \"$0\")/got\"\n").unwrap();
     std::fs::set_permissions(&kubectl, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
     let pasted = ended(Command::new("sh").args(["-c", command]).env("PATH", path));
     assert!(pasted.status.success(), "{pasted:?}");
+    let words = std::fs::read_to_string(folder.join("kubectl.words")).unwrap();
+    let kubeconfig = stage.cluster.kubeconfig();
+    assert_eq!(words.trim_end(), format!("--kubeconfig={} apply --server-side -f -", kubeconfig.display()));
     let got: Value = serde_json::from_slice(&std::fs::read(folder.join("got")).unwrap()).unwrap();
     let objects: Vec<DynamicObject> = serde_json::from_value(got["items"].clone()).unwrap();
     manifest::apply_all(stage.client(), &objects).await.unwrap();
@@ -392,9 +395,19 @@ async fn services_that_wait_are_told_with_their_condition_and_finalizers_without
     await_served(stage.client(), "good").await;
     serve(stage.client(), "bad", annotated([("cloudlycke.io/lb-mode", "bogus")])).await;
     let message = await_reason(stage.client(), "bad", "InvalidService").await;
-    let (objects, found) = doctor(&stage.cluster.kubeconfig(), &[&provider()]).one("services", "wrong");
+    let place = address(&host);
+    let answer = doctor(&stage.cluster.kubeconfig(), &[&provider(), &place]);
+    let (objects, found) = answer.one("services", "wrong");
     assert_eq!(objects, ["Service default/bad"]);
     assert_eq!(found, format!("waits (InvalidService): {message}"));
+    // The command that is printed needs nothing else: it once found no API server.
+    let fix = answer.of("services")[0]["fix"].as_str().unwrap();
+    let program = program().unwrap();
+    let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let pasted = ended(Command::new("sh").args(["-c", fix.split('`').nth(1).unwrap()]).env("PATH", path));
+    let told = String::from_utf8(pasted.stdout).unwrap();
+    let asked = format!("asked      the host at {}", place.strip_prefix("--address=").unwrap());
+    assert!(pasted.status.code() == Some(1) && told.contains(&message) && told.contains(&asked), "{fix}: {told}");
 
     let excluded =
         json!({ "metadata": { "labels": { "node.kubernetes.io/exclude-from-external-load-balancers": "" } } });

@@ -34,7 +34,7 @@ async fn explained(stage: &Stage, args: &[&str]) -> (Option<i32>, Value) {
     (code, told)
 }
 
-fn address(host: &Actor) -> String {
+pub(crate) fn address(host: &Actor) -> String {
     format!("--address=https://127.0.0.1:{}", host.port())
 }
 
@@ -110,11 +110,11 @@ async fn a_stuck_service_is_followed_to_its_failed_request_in_one_command() {
     for (args, part) in [
         (
             ["service", "default/nobody", at.as_str()],
-            "there is no service default/nobody: look with kubectl get services",
+            "there is no service default/nobody: look with kubectl --kubeconfig=",
         ),
         (["node", "nobody", &at], "there is no node nobody"),
         (["service", "default/web/status", &at], "is no name of an object"),
-        (["pod", "default/web", &at], "is no kind that this explains"),
+        (["pod", "default/web", &at], "is neither a Service nor a Node"),
         (
             ["service/web", "--namespace=shop", &at],
             "there is no service shop/web (there is one in default: -n NAMESPACE)",

@@ -165,6 +165,60 @@ async fn a_page_that_does_not_end_is_waited_for_a_minute_and_what_came_counts() 
     assert!(found[1].1.ends_with("bytes did not come within 60s"), "{found:?}");
 }
 
+/// A dry run was once asked for what the leader has, and nobody leading was told as if it should.
+#[tokio::test]
+async fn a_dry_run_is_asked_only_where_its_address_is_given() {
+    let service =
+        tower::service_fn(|_: Request<Body>| async { Err::<Response<Body>, _>(std::io::Error::other("asked")) });
+    let (client, peers) = (Client::new(service, "default"), peers());
+    let read = async |led, is_dry_run, address: Option<&Uri>| {
+        let judge = Judge { client: &client, peers: &peers, pods: Ok(&[]), led, is_dry_run, address };
+        let [finding] = judge.read().await.try_into().unwrap();
+        (finding.judgement, finding.found, finding.fix.unwrap())
+    };
+    for led in [Led::Yes, Led::No, Led::Unknown] {
+        let (judgement, found, fix) = read(led, true, None).await;
+        let told = "not judged: this is a dry run, which does not lead";
+        assert_eq!((judgement, found.as_str()), (Judgement::Note, told), "{led:?}");
+        assert!(fix.starts_with("nothing; with --address, "), "{fix}");
+    }
+    let (judgement, found, _) = read(Led::No, false, None).await;
+    assert_eq!((judgement, found.as_str()), (Judgement::Unjudged, "not judged while nobody leads"));
+    // Whoever works is found by its Lease, for which the API server is asked.
+    assert!(read(Led::Yes, false, None).await.1.contains("asked"));
+
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    for led in [Led::Yes, Led::No] {
+        let host = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address: Uri = format!("https://{}", host.local_addr().unwrap()).parse().unwrap();
+        let mut asked = tokio::task::JoinSet::new();
+        asked.spawn(async move { host.accept().await.is_ok() });
+        let (judgement, found, _) = read(led, true, Some(&address)).await;
+        assert!(asked.try_join_next().is_some_and(Result::unwrap), "{led:?}: {found}");
+        let told = format!("what the cloud leaves to the leader is not known: the host at {address}: ");
+        assert!(judgement == Judgement::Unjudged && found.starts_with(&told), "{led:?}: {found}");
+    }
+}
+
+#[tokio::test]
+async fn the_way_to_a_leader_that_the_api_server_does_not_reach_has_its_own_port() {
+    for (args, port) in [(json!([]), 10_258), (json!(["run", "--secure-port=10268"]), 10_268)] {
+        let pod = json!({
+            "metadata": { "name": "unreached", "labels": { "app.kubernetes.io/name": "wasm-ccm" } },
+            "spec": { "nodeName": "n1", "containers": [{ "name": "wasm-ccm", "args": args }] },
+        });
+        let pods = [serde_json::from_value(pod).unwrap()];
+        let (client, peers) = (server([]), peers());
+        let judge =
+            Judge { client: &client, peers: &peers, pods: Ok(&pods), led: Led::Yes, is_dry_run: false, address: None };
+        let [finding] = judge.read().await.try_into().unwrap();
+        let fix = format!(
+            "`kubectl -n kube-system port-forward unreached {port}`, and in another terminal the same command with --address=https://127.0.0.1:{port}"
+        );
+        assert_eq!((finding.judgement, finding.fix), (Judgement::Note, Some(fix)), "{args}");
+    }
+}
+
 /// Whoever has the port decides what stands there.
 #[test]
 fn no_more_endpoints_are_kept_than_a_host_has() {

@@ -19,6 +19,7 @@ fn facts(target: Target, object: Object) -> Facts {
         events: vec![],
         is_silent: false,
         tried: vec![],
+        namespace: "cloud".to_owned(),
     }
 }
 
@@ -359,6 +360,8 @@ fn what_hosts_refuse_is_told_while_nobody_leads() {
 fn an_api_server_that_does_not_answer_comes_with_the_way_out() {
     let told = explain(Facts { is_silent: true, ..facts(web(), Object::Unread) });
     assert_eq!(told.verdict, Verdict::Unknown);
+    let unknown = explain(facts(web(), Object::Unread));
+    assert!(unknown.advice.concat().contains("(kubectl -n cloud get pods,leases)"), "{:?}", unknown.advice);
     assert!(told.advice.len() == 1 && told.advice[0].contains("--kubeconfig or --master"), "{:?}", told.advice);
 }
 

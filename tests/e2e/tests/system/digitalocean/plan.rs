@@ -233,13 +233,15 @@ async fn what_is_nobodys_or_is_not_there_or_cannot_be_read_is_said() {
         assert_eq!((planned.code, &object["writes"]), (Some(0), &json!([])), "{planned:?}");
         assert!(object["decision"].as_str().is_some_and(|told| told.contains(why)), "{planned:?}");
     }
-    for (words, why) in [
-        (["service", "default/nowhere"], "there is no Service default/nowhere; `kubectl get services -A` lists all"),
-        (["node", "nowhere"], "there is no Node nowhere; `kubectl get nodes` lists all"),
-        (["service", "web"], "\"web\" is not NAMESPACE/NAME, such as default/web"),
+    let kubectl = format!("kubectl --kubeconfig={}", stage.kubeconfig().display());
+    for (words, object, list) in [
+        (&["service", "default/nowhere"][..], "Service default/nowhere", "get services -A"),
+        (&["svc/nowhere"], "Service default/nowhere", "get services -A"),
+        (&["no/nowhere"], "Node nowhere", "get nodes"),
     ] {
-        let planned = one(&words).await;
-        assert_eq!((planned.code, planned.error), (Some(1), format!("error: {why}\n")));
+        let planned = one(words).await;
+        let wanted = format!("error: there is no {object}; `{kubectl} {list}` lists all\n");
+        assert_eq!((planned.code, planned.error), (Some(1), wanted));
     }
 
     // Who does not run a controller plans nothing for it.

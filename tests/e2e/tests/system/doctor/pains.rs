@@ -66,7 +66,7 @@ const EVERYWHERE: [Pain; 5] = [
 const DIGITALOCEAN: [Pain; 4] = [
     pain(
         "the node has another name than the droplet: it stays out (#63, #85, #110, #128, #361)",
-        ["nodes", "Node waits", "waits for its initialisation since", "wasm-ccm explain node"],
+        ["nodes", "Node waits", "waits for its initialisation since", " node waits` says why"],
     ),
     pain(
         "a load balancer that is pending for ever, and nobody says why (#62, #103, #167)",
@@ -74,7 +74,7 @@ const DIGITALOCEAN: [Pain; 4] = [
             "services",
             "Service default/silent",
             "waits, and nobody has taken care of it",
-            "wasm-ccm explain service default/silent",
+            " service default/silent` says why",
         ],
     ),
     pain(
@@ -88,7 +88,7 @@ const DIGITALOCEAN: [Pain; 4] = [
     ),
     pain(
         "all nodes carry the label of a control plane: no backend (#375, #639)",
-        ["services", "", "no Node is behind the load balancers", "kubectl label nodes --all"],
+        ["services", "", "no Node is behind the load balancers", " label nodes --all"],
     ),
 ];
 
@@ -104,16 +104,16 @@ const OPENSTACK: [Pain; 5] = [
             "services",
             "Service default/broken",
             "waits (CloudFailed): load balancer 7 is in ERROR",
-            "explain service default/broken",
+            " service default/broken` says why",
         ],
     ),
     pain(
         "the quota of load balancers or floating IPs is used up (appendix B: quota exceeded)",
-        ["services", "Service default/many", "waits (QuotaExceeded)", "explain service default/many"],
+        ["services", "Service default/many", "waits (QuotaExceeded)", " service default/many` says why"],
     ),
     pain(
         "a cluster role that is too narrow (#3165, #3225, #3228)",
-        ["rights", "", "may not: patch nodes/status", "kubectl apply"],
+        ["rights", "", "may not: patch nodes/status", " apply --server-side"],
     ),
     pain(
         "a custom CA that the configuration does not name (#1808, #1306)",

@@ -60,7 +60,7 @@ impl Plan {
     }
 }
 
-/// Gives a command to a shell, as an administrator.
+/// Gives a command to a shell as it stands, in which kubectl knows no cluster.
 async fn paste(stage: &Stage, command: &str) {
     let pasted = pasted(stage, command).await;
     assert!(pasted.status.success(), "{command}: {}", String::from_utf8_lossy(&pasted.stderr));
@@ -71,7 +71,7 @@ async fn pasted(stage: &Stage, command: &str) -> Output {
     let programs = ensure_binaries().await.unwrap();
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
     let mut shell = Command::new("sh");
-    shell.args(["-c", command]).env("PATH", path).env("KUBECONFIG", stage.cluster.kubeconfig());
+    shell.args(["-c", command]).env("PATH", path).env("KUBECONFIG", "/nowhere");
     ended(shell.env("KUBECACHEDIR", stage.folder()))
 }
 
@@ -275,7 +275,9 @@ async fn all_that_the_chart_can_install_is_found_and_one_command_of_helm_takes_i
     assert_eq!(plan.report["left"], installed.len());
     let (found, commands): (BTreeSet<String>, BTreeSet<String>) = plan.step("installation").into_iter().unzip();
     assert_eq!(found, installed);
-    assert_eq!(commands, BTreeSet::from(["helm uninstall wasm-ccm --namespace kube-system".to_owned()]));
+    let kubeconfig = stage.cluster.kubeconfig();
+    let wanted = format!("helm uninstall --kubeconfig={} wasm-ccm --namespace kube-system", kubeconfig.display());
+    assert_eq!(commands, BTreeSet::from([wanted]));
     let command = commands.first().unwrap();
     helm.good(&command.split(' ').skip(1).collect::<Vec<_>>()).await;
     assert_eq!(Plan::of(&stage).code, Some(0));

@@ -255,7 +255,7 @@ async fn push_says_what_to_do_about_what_the_api_server_says() {
     let maps: Api<ConfigMap> = Api::namespaced(stage.client().clone(), NAMESPACE);
     let one = stage.file("one.wasm", version("1"));
     let told = push_to(&stage, &one, "configmap:nowhere/provider", &["--create"]).await;
-    says(&told, 1, &["kubectl create namespace nowhere"]);
+    says(&told, 1, &["kubectl --kubeconfig=", " create namespace nowhere"]);
     says(&push(&stage, &one, &[]).await, 1, &["does not exist", "create the ConfigMap with --create"]);
     assert!(maps.get_opt(MAP).await.unwrap().is_none(), "nothing was made");
     let told = push(&stage, &one, &["--master=https://127.0.0.1:1"]).await;
