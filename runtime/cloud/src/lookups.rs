@@ -127,9 +127,9 @@ mod tests {
     use tokio::task::JoinSet;
 
     use super::*;
+    use crate::{BatchSettings, Descriptor, FindError, Finding, InstanceState, Instances, Node};
 
     const LIMIT: Duration = Duration::from_secs(300);
-    use crate::{BatchSettings, Descriptor, FindError, Finding, InstanceState, Instances, Node};
 
     /// Knows the machines whose name begins with its own name, and cannot tell about those that have `down` and its name in it. Never answers
     /// about one that `hangs`.

@@ -129,50 +129,14 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
-    use std::fmt::Debug;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use ccm_cloud::is_plain;
+    use ccm_fake_api::{Lines, Log};
     use parking_lot::Mutex;
     use serde_json::json;
-    use tracing::field::{Field, Visit};
-    use tracing::span::{Attributes, Id};
-    use tracing::{Event, Metadata, Subscriber};
 
     use super::*;
-
-    /// The lines of the log.
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<String>>>);
-
-    impl Visit for Lines {
-        fn record_debug(&mut self, _: &Field, value: &dyn Debug) {
-            self.0.lock().push(format!("{value:?}"));
-        }
-    }
-
-    impl Subscriber for Lines {
-        fn enabled(&self, _: &Metadata<'_>) -> bool {
-            true
-        }
-
-        fn new_span(&self, _: &Attributes<'_>) -> Id {
-            Id::from_u64(1)
-        }
-
-        fn record(&self, _: &Id, _: &tracing::span::Record<'_>) {}
-
-        fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-        fn event(&self, event: &Event<'_>) {
-            event.record(&mut self.clone());
-        }
-
-        fn enter(&self, _: &Id) {}
-
-        fn exit(&self, _: &Id) {}
-    }
 
     /// What is read at each look.
     enum Reads {
@@ -186,8 +150,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_works_beside_a_dry_run_is_told_once_per_change_and_that_nobody_does_as_well() {
-        let lines = Lines::default();
-        let _guard = tracing::subscriber::set_default(lines.clone());
+        let lines = Lines::start();
         let (reads, looks) = (Mutex::new(Reads::Left("old_1")), AtomicUsize::new(0));
         let read = || async {
             let renewed = looks.fetch_add(1, Ordering::Relaxed);
@@ -209,7 +172,7 @@ mod tests {
         let mut work = std::pin::pin!(beside.clone().look("kube-system/ccm", read));
         let mut after = async |seconds: u64| {
             assert!(timeout(Duration::from_secs(seconds), work.as_mut()).await.is_err(), "it never ends");
-            (beside.line(), std::mem::take(&mut *lines.0.lock()).len())
+            (beside.line(), lines.take())
         };
         assert_eq!(after(14).await, (None, 0), "the holder of before may live");
         for (next, seconds, line, said) in [
@@ -241,8 +204,7 @@ mod tests {
     /// Holders that alternate once filled the log, and a holder could write checks that fail and lines of the log.
     #[tokio::test(start_paused = true)]
     async fn whatever_a_holder_or_the_api_server_says_is_one_short_line() {
-        let lines = Lines::default();
-        let _guard = tracing::subscriber::set_default(lines.clone());
+        let log = Log::start();
         let long = "\u{fc}".repeat(1 << 19);
         let looks = AtomicUsize::new(0);
         let read = || async {
@@ -257,11 +219,11 @@ mod tests {
         let beside = Beside::default();
         let work = beside.clone().look("kube-system/ccm", read);
         assert!(timeout(Duration::from_secs(42), work).await.is_err(), "it never ends");
-        let said: Vec<String> = std::mem::take(&mut *lines.0.lock());
-        let begin = |text: &str| said.iter().filter(|line| line.starts_with(text)).count();
+        let said = log.lines("");
+        let count = |text: &str| log.lines(text).len();
         let counts = [
-            begin("dry run: beside other_1 [-]component failed:  [2J"),
-            begin("dry run: who holds Lease kube-system/ccm cannot be read: other_3 [-]component failed:  [2J"),
+            count(": dry run: beside other_1 [-]component failed:  [2J"),
+            count(": dry run: who holds Lease kube-system/ccm cannot be read: other_3 [-]component failed:  [2J"),
         ];
         assert_eq!((counts, said.len()), ([1, 1], 8));
         for line in said.iter().chain(&beside.line()) {

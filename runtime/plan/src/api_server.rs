@@ -13,11 +13,16 @@ use serde_json::{Value, json};
 use crate::journal::{Journal, Stopped};
 use crate::patch::{self, Patched};
 
+/// The copy that kubectl keeps of what it applied last.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
 /// A client that reads by way of `client`. Nothing else leaves, whatever is asked for.
 #[must_use]
 pub fn read_only(client: &Client, journal: Arc<Journal>) -> Client {
     let namespace = client.default_namespace().to_owned();
-    let stopping = Arc::new(Stopping { client: client.clone(), journal, written: Mutex::default() });
+    // It begins with the cluster as it is.
+    journal.written.clear();
+    let stopping = Arc::new(Stopping { client: client.clone(), journal });
     let service = tower::service_fn(move |request: Request<Body>| {
         let stopping = Arc::clone(&stopping);
         async move { stopping.answer(request).await }
@@ -28,8 +33,51 @@ pub fn read_only(client: &Client, journal: Arc<Journal>) -> Client {
 struct Stopping {
     client: Client,
     journal: Arc<Journal>,
-    /// Objects as they would be after the writes so far, by path; none for one that would be gone.
-    written: Mutex<HashMap<String, Option<Value>>>,
+}
+
+/// Objects as they would be after the writes so far, by path; none for one that would be gone.
+#[derive(Debug, Default)]
+pub(crate) struct Written(Mutex<HashMap<String, Option<Value>>>);
+
+impl Written {
+    fn get(&self, path: &str) -> Option<Option<Value>> {
+        self.0.lock().get(path).cloned()
+    }
+
+    fn insert(&self, path: String, object: Option<Value>) {
+        self.0.lock().insert(path, object);
+    }
+
+    /// The object with this path was handed over: nobody reads it again. That it would be gone is still known.
+    pub(crate) fn forget(&self, path: &str) {
+        let mut written = self.0.lock();
+        if written.get(path).is_some_and(Option::is_some) {
+            written.remove(path);
+        }
+    }
+
+    /// The same of all of them.
+    pub(crate) fn forget_all(&self) {
+        self.0.lock().retain(|_, object| object.is_none());
+    }
+
+    fn clear(&self) {
+        self.0.lock().clear();
+    }
+
+    /// How many bytes of text it holds.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        fn text(value: &Value) -> usize {
+            match value {
+                Value::String(text) => text.len(),
+                Value::Array(items) => items.iter().map(text).sum(),
+                Value::Object(members) => members.iter().map(|(name, value)| name.len() + text(value)).sum(),
+                _ => 0,
+            }
+        }
+        self.0.lock().values().flatten().map(text).sum()
+    }
 }
 
 impl Stopping {
@@ -37,7 +85,7 @@ impl Stopping {
     async fn answer(&self, request: Request<Body>) -> kube::Result<Response<Body>> {
         if request.method() == Method::GET {
             // Whoever reads again sees its own write. With the state of before, it would write until it gives up.
-            let written = self.written.lock().get(request.uri().path()).cloned();
+            let written = self.journal.written.get(request.uri().path());
             return match written {
                 Some(written) => Ok(written.map_or_else(deleted, |object| answer(StatusCode::OK, &object))),
                 None => self.client.send(request).await,
@@ -82,7 +130,7 @@ impl Stopping {
         self.note(&parts.method, path, body);
         let after = if is_patch { patch::as_newer(after) } else { after };
         let answer = answer(StatusCode::OK, &after);
-        self.written.lock().insert(object, is_patch.then_some(after));
+        self.journal.written.insert(object, is_patch.then_some(after));
         Ok(answer)
     }
 
@@ -92,7 +140,7 @@ impl Stopping {
 
     /// The object as it is by now, or what the API server says instead.
     async fn before(&self, path: &str) -> kube::Result<Result<Value, Response<Body>>> {
-        if let Some(written) = self.written.lock().get(path).cloned() {
+        if let Some(written) = self.journal.written.get(path) {
             return Ok(written.ok_or_else(deleted));
         }
         let request = Request::get(path).body(Body::empty()).map_err(kube::Error::HttpError)?;
@@ -102,9 +150,13 @@ impl Stopping {
         }
         let body = answer.into_body().collect_bytes().await?;
         let mut object: Value = serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
-        // The largest part of it, which nobody asks for: a plan may keep thousands of objects.
-        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            drop(metadata.remove("managedFields"));
+        // The largest parts of it, which nobody asks for: a plan may keep hundreds of objects at the same time.
+        for (place, name) in
+            [("/metadata", "managedFields"), ("/metadata/annotations", LAST_APPLIED), ("/status", "images")]
+        {
+            if let Some(members) = object.pointer_mut(place).and_then(Value::as_object_mut) {
+                drop(members.remove(name));
+            }
         }
         Ok(Ok(object))
     }

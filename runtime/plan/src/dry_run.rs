@@ -15,6 +15,7 @@ use ccm_controllers::{
 };
 use futures::future::select_all;
 use k8s_openapi::api::core::v1::Service;
+use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, ResourceExt as _};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -39,10 +40,12 @@ const NODES_DEBOUNCE: Duration = Duration::from_secs(5);
 const CLUSTER_PAUSE: Duration = Duration::from_secs(10);
 /// Services that are planned at the same time, as a number: so many wishes fit into a survey, and so many plans into memory.
 const SERVICES_AT_ONCE: usize = 500;
+/// Most bytes of annotations of several of them: the controller keeps each Service as it would be.
+const ANNOTATIONS_AT_ONCE: usize = 16 << 20;
 /// The names of the loops of a dry run, for the watchdog.
 pub(crate) const LOOPS: &[&str] = &[LOOKS];
 const LOOKS: &str = "looks";
-/// A look turns with each object, and none takes longer: the work on it has limits of its own. Between two looks it turns so often.
+/// A look turns with each run for an object, and none takes longer: the work on it has limits of its own. Between two looks it turns so often.
 const MIN_TURN: Duration = Duration::from_secs(300);
 
 /// When objects are looked at that have not changed.
@@ -306,10 +309,11 @@ fn set_pace(agenda: &mut Agenda, pace: &mut Pace, looked: Vec<(String, String)>,
     }
 }
 
-/// The longest time that the work on one object may take.
+/// The longest time from one turn of a look to the next: a call, or a run of several calls.
 fn turn(DryRunParts { providers, settings, .. }: &DryRunParts) -> Duration {
-    let of_routes = settings.route.as_ref().map(|(routes, _)| routes.call_timeout);
-    let calls = [lookup_timeout(&providers()), settings.service.call_timeout, settings.cluster.call_timeout];
+    let Settings { service, cluster, route, .. } = settings;
+    let of_routes = route.as_ref().map(|(routes, _)| routes.call_timeout.max(routes.queue.max_run));
+    let calls = [lookup_timeout(&providers()), service.call_timeout, service.queue.max_run, cluster.call_timeout];
     calls.into_iter().chain(of_routes).fold(MIN_TURN, Duration::max)
 }
 
@@ -408,7 +412,8 @@ async fn look(parts: &DryRunParts, due: &BTreeSet<Look>, pulse: &Arc<Pulse>) -> 
         pending.ended(&[Kind::Node], all);
     }
     let (names, all) = (services_of(parts, due), due.contains(&Look::Services).then_some(Kind::Service));
-    for some in names.chunks(SERVICES_AT_ONCE) {
+    let store = services.reader();
+    for some in portions(&names, |name| annotations(&store, name)) {
         let Some(controller) = said(parts, planner.service_rehearsal(some)).await else { break };
         // One that hangs does not hide the others.
         for name in some {
@@ -425,6 +430,28 @@ async fn look(parts: &DryRunParts, due: &BTreeSet<Look>, pulse: &Arc<Pulse>) -> 
         pending.looked(said(parts, planner.cluster()).await, Some(Kind::Cluster));
     }
     names
+}
+
+/// So many of these at once as there is room for, of which each takes `bytes`; one at least.
+fn portions<T>(mut names: &[T], bytes: impl Fn(&T) -> usize) -> impl Iterator<Item = &[T]> {
+    std::iter::from_fn(move || {
+        let mut all = 0_usize;
+        let fits = |name: &&T| {
+            all = all.saturating_add(bytes(name));
+            all <= ANNOTATIONS_AT_ONCE
+        };
+        let fitting = names.iter().take(SERVICES_AT_ONCE).take_while(fits).count();
+        let (some, others) = names.split_at(fitting.max(1).min(names.len()));
+        names = others;
+        (!some.is_empty()).then_some(some)
+    })
+}
+
+/// How many bytes of annotations a Service has.
+fn annotations(store: &Store<Service>, (namespace, name): &(String, String)) -> usize {
+    let service = store.get(&ObjectRef::new(name).within(namespace));
+    let annotations = service.iter().flat_map(|service| service.metadata.annotations.iter().flatten());
+    annotations.map(|(name, value)| name.len().saturating_add(value.len())).fold(0, usize::saturating_add)
 }
 
 /// Does this, and says in the log what it says if that is wanted.

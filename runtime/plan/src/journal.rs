@@ -5,6 +5,8 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::api_server::Written;
+
 /// A write that was stopped.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Stopped {
@@ -22,7 +24,11 @@ pub(crate) enum Stopped {
 
 /// Forbids every change of a cloud, and notes what was stopped.
 #[derive(Debug, Default)]
-pub struct Journal(Mutex<Entries>);
+pub struct Journal {
+    entries: Mutex<Entries>,
+    /// What the cluster would be like after what was stopped.
+    pub(crate) written: Written,
+}
 
 #[derive(Debug, Default)]
 struct Entries {
@@ -33,7 +39,7 @@ struct Entries {
 
 impl Journal {
     pub(crate) fn note(&self, stopped: Stopped) {
-        let mut entries = self.0.lock();
+        let mut entries = self.entries.lock();
         if matches!(stopped, Stopped::Cloud(_)) {
             entries.change.cancel();
         }
@@ -42,18 +48,18 @@ impl Journal {
 
     /// What was stopped since the last time.
     pub(crate) fn take(&self) -> Vec<Stopped> {
-        std::mem::take(&mut *self.0.lock()).stopped
+        std::mem::take(&mut *self.entries.lock()).stopped
     }
 
     /// How many stopped writes it holds.
     #[cfg(test)]
     pub(crate) fn held(&self) -> usize {
-        self.0.lock().stopped.len()
+        self.entries.lock().stopped.len()
     }
 
     /// Is cancelled when a change of a cloud is stopped, or was since then.
     pub(crate) fn change_of_a_cloud(&self) -> CancellationToken {
-        self.0.lock().change.clone()
+        self.entries.lock().change.clone()
     }
 }
 

@@ -49,6 +49,7 @@ impl<'a> Nodes<'a> {
             done.unknown = done.unknown.or(unknown);
             stopped.extend(self.planner.stopped());
         }
+        self.planner.hands_over_node(name);
         Some(ObjectPlan::new(Kind::Node, name.to_owned(), done, stopped))
     }
 

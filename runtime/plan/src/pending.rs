@@ -15,7 +15,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::looking::Looking;
-use crate::pending::kept::{Known, Object, Objects};
+use crate::pending::kept::{Known, Object, Objects, Tally};
 use crate::pending::standing::Standing;
 use crate::report::{Kind, ObjectPlan};
 
@@ -115,7 +115,7 @@ impl Pending {
         let as_of = kinds.iter().map(|kind| (*kind, None)).collect();
         let (as_of, looking) = (Arc::new(Mutex::new(as_of)), Looking::default());
         let this = Self { objects: Arc::default(), as_of, looking, metrics };
-        Kind::ALL.into_iter().for_each(|kind| this.count(&BTreeMap::new(), kind));
+        Kind::ALL.into_iter().for_each(|kind| this.count(&Objects::default(), kind));
         this
     }
 
@@ -142,7 +142,7 @@ impl Pending {
         let changes = writes().filter(|(_, one)| one.is_change());
         let notes = writes().filter(|(_, one)| !one.is_change());
         let unseen_kinds = unseen().map(|(kind, _)| (kind.as_str().to_owned(), NOT_LOOKED_AT.to_owned()));
-        let unknown_objects = unknown().map(|(object, why)| (object.to_string(), why.clone()));
+        let unknown_objects = unknown().map(|(object, why)| (object.to_string(), why.to_string()));
         PendingPage {
             list: PendingList {
                 writes: changes.clone().chain(notes).take(most).map(|(object, one)| one.told(object)).collect(),
@@ -164,7 +164,7 @@ impl Pending {
         let known = self.objects.lock().get(&object).cloned().unwrap_or_default();
         PendingList {
             writes: known.writes.iter().map(|standing| standing.told(&object)).collect(),
-            unknown: known.unknown.map(|why| (object.to_string(), why)).into_iter().collect(),
+            unknown: known.unknown.map(|why| (object.to_string(), why.into_string())).into_iter().collect(),
             as_of: self.as_of.lock().get(&kind).copied().flatten(),
         }
     }
@@ -185,18 +185,10 @@ impl Pending {
 
     /// One of several objects was looked at.
     pub(crate) fn seen(&self, plan: ObjectPlan) {
-        let object = Object { kind: plan.kind, name: plan.name.clone() };
         let mut objects = self.objects.lock();
-        let before = objects.get(&object).map(Known::tally).unwrap_or_default();
         objects.take(plan, Timestamp::now());
-        let now = objects.get(&object).map(Known::tally).unwrap_or_default();
-        // What differs: whoever counts all after each of many is not done in time.
-        let kind = object.kind.as_str();
-        for (to, place) in PLACES.into_iter().zip(0..) {
-            let [before, now] = [before, now].map(|(writes, _)| writes.get(place).copied().unwrap_or_default());
-            self.metrics.writes.get_or_create(&WriteLabels { kind, to }).inc_by(now - before);
-        }
-        self.metrics.unknown.get_or_create(&KindLabels { kind }).inc_by(now.1 - before.1);
+        // What is too much now may be that of another kind.
+        Kind::ALL.into_iter().for_each(|kind| self.count(&objects, kind));
     }
 
     /// A look at these kinds has ended. `all` was looked at as a whole.
@@ -209,7 +201,7 @@ impl Pending {
         }
         self.metrics.looks.inc();
         let objects = self.objects.lock();
-        kinds.iter().copied().chain(all).for_each(|kind| self.count(&objects, kind));
+        Kind::ALL.into_iter().for_each(|kind| self.count(&objects, kind));
     }
 
     /// These objects were looked at. With `kind`, all of that kind were: what is not among them is gone.
@@ -233,20 +225,16 @@ impl Pending {
         self.ended(&kinds, kind);
     }
 
-    fn count(&self, objects: &BTreeMap<Object, Known>, kind: Kind) {
-        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        let of_kind = || objects.iter().filter(|(object, _)| object.kind == kind).map(|(_, known)| known);
-        for to in PLACES {
-            let writes = of_kind().flat_map(|known| &known.writes).filter(|one| one.to == to);
-            self.metrics.writes.get_or_create(&WriteLabels { kind: kind.as_str(), to }).set(number(writes.count()));
+    fn count(&self, objects: &Objects, kind: Kind) {
+        // Not one by one: whoever counts all after each of many is not done in time.
+        let Tally { writes, unknown } = objects.tally(kind);
+        for (to, count) in PLACES.into_iter().zip(writes) {
+            self.metrics.writes.get_or_create(&WriteLabels { kind: kind.as_str(), to }).set(count);
         }
         // What nobody has looked at is not nothing.
         let is_unseen = self.as_of.lock().get(&kind).is_some_and(Option::is_none);
-        let unknown = of_kind().filter(|known| known.unknown.is_some()).count();
-        self.metrics
-            .unknown
-            .get_or_create(&KindLabels { kind: kind.as_str() })
-            .set(number(unknown.saturating_add(usize::from(is_unseen))));
+        let unknown = unknown.saturating_add(i64::from(is_unseen));
+        self.metrics.unknown.get_or_create(&KindLabels { kind: kind.as_str() }).set(unknown);
     }
 }
 

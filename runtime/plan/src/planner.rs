@@ -199,6 +199,11 @@ impl Planner {
         self.parts.journal.take()
     }
 
+    /// Nobody reads this Node as it would be any more.
+    pub(crate) fn hands_over_node(&self, name: &str) {
+        self.parts.journal.written.forget(&format!("/api/v1/nodes/{name}"));
+    }
+
     async fn all(&self, found: &mut Found<'_>) -> Result<()> {
         let mut names: Vec<String> =
             self.parts.nodes.reader().state().iter().map(|node| node.name.to_string()).collect();
@@ -271,8 +276,8 @@ impl Planner {
         let journal = &self.parts.journal;
         drop(journal.take());
         let stopped = journal.change_of_a_cloud();
-        let done = controller.rehearse(namespace, name, &stopped).await;
-        self.goes_on();
+        let done = controller.rehearse(namespace, name, &stopped, || self.goes_on()).await;
+        journal.written.forget(&format!("/api/v1/namespaces/{namespace}/services/{name}"));
         ObjectPlan::new(Kind::Service, format!("{namespace}/{name}"), done, journal.take())
     }
 
@@ -284,6 +289,7 @@ impl Planner {
             let stopped = self.parts.journal.change_of_a_cloud();
             let done = controller.rehearse(provider, &stopped).await;
             self.goes_on();
+            self.parts.journal.written.forget_all();
             planned.push(ObjectPlan::new(Kind::Routes, provider.to_owned(), done, self.parts.journal.take()));
         }
         planned

@@ -49,12 +49,19 @@ impl ServiceRehearsal {
     }
 
     /// Does what there is to do for a Service. `stopped` is cancelled when a change of the cloud is kept from leaving: then the work does not
-    /// begin anew, because what follows depends on the answer.
-    pub async fn rehearse(&self, namespace: &str, name: &str, stopped: &CancellationToken) -> Rehearsed {
+    /// begin anew, because what follows depends on the answer. `goes_on` hears of the end of each run.
+    pub async fn rehearse(
+        &self,
+        namespace: &str,
+        name: &str,
+        stopped: &CancellationToken,
+        goes_on: impl Fn(),
+    ) -> Rehearsed {
         let key = Key::new(name).within(namespace);
         let mut verdict = Verdict::Done;
         for _ in 0..MOST_RUNS {
             verdict = Box::pin(self.syncer.sync(&key)).await;
+            goes_on();
             if !matches!(verdict, Verdict::After(Duration::ZERO)) || stopped.is_cancelled() {
                 break;
             }

@@ -10,8 +10,10 @@ fn stopping() -> (Client, Arc<Journal>, Arc<Mutex<Vec<String>>>) {
     let told = Arc::clone(&seen);
     let service = tower::service_fn(move |request: Request<Body>| {
         told.lock().push(format!("{} {}", request.method(), request.uri().path()));
-        let managed = [json!({ "manager": "kubectl" })];
-        let found = json!({ "metadata": { "uid": "1", "resourceVersion": "7", "finalizers": ["a"], "managedFields": managed } });
+        let found = json!({ "metadata": {
+            "uid": "1", "resourceVersion": "7", "finalizers": ["a"], "managedFields": [{ "manager": "kubectl" }],
+            "annotations": { "kubectl.kubernetes.io/last-applied-configuration": "{}", "a": "b" },
+        } });
         let answer = match request.uri().path() {
             WEB => answer(StatusCode::OK, &found),
             "/api/v1/nodes/forbidden" => refusal(StatusCode::FORBIDDEN, "Forbidden", "who may not read"),
@@ -51,7 +53,8 @@ async fn a_write_is_answered_with_what_was_there_and_all_that_was_written_since(
     let strategic = "application/strategic-merge-patch+json";
     let first = json!({ "metadata": { "uid": "1", "resourceVersion": "7", "finalizers": ["b"] } });
     let (code, after) = send(&client, Method::PATCH, &status, strategic, first.clone()).await;
-    let wanted = json!({ "metadata": { "uid": "1", "resourceVersion": "8", "finalizers": ["a", "b"] } });
+    let metadata = json!({ "uid": "1", "resourceVersion": "8", "finalizers": ["a", "b"], "annotations": { "a": "b" } });
+    let wanted = json!({ "metadata": metadata });
     assert_eq!((code, after), (StatusCode::OK, wanted));
     // Bound to the state of before.
     let (code, _) = send(&client, Method::PATCH, &status, strategic, first).await;
@@ -97,7 +100,8 @@ async fn whoever_reads_again_sees_what_was_written_before() {
         (code, &now["metadata"]["labels"], &now["metadata"]["finalizers"]),
         (StatusCode::OK, &json!({ "a": "b" }), &json!(["a"]))
     );
-    assert_eq!(now["metadata"].get("managedFields"), None);
+    let annotations = json!({ "a": "b" });
+    assert_eq!((now["metadata"].get("managedFields"), &now["metadata"]["annotations"]), (None, &annotations));
     let next = json!({ "metadata": { "resourceVersion": now["metadata"]["resourceVersion"] } });
     assert_eq!(send(&client, Method::PATCH, WEB, kind, next).await.0, StatusCode::OK);
     assert_eq!(*seen.lock(), [format!("GET {WEB}")], "the object is read once");
@@ -106,6 +110,30 @@ async fn whoever_reads_again_sees_what_was_written_before() {
     for method in [Method::GET, Method::PATCH, Method::DELETE] {
         assert_eq!(send(&client, method, WEB, kind, json!({})).await.0, StatusCode::NOT_FOUND);
     }
+}
+
+/// It is read again by nobody but by whoever would write to what is gone.
+#[tokio::test]
+async fn an_object_that_was_handed_over_is_held_no_more_and_one_that_would_be_gone_stays_gone() {
+    let (client, journal, seen) = stopping();
+    let kind = "application/merge-patch+json";
+    for forget in [|journal: &Journal| journal.written.forget(WEB), |journal: &Journal| journal.written.forget_all()] {
+        send(&client, Method::PATCH, WEB, kind, json!({ "metadata": { "labels": { "a": "b" } } })).await;
+        assert!(journal.written.bytes() > 0);
+        forget(&journal);
+        assert_eq!(journal.written.bytes(), 0);
+        let now = send(&client, Method::GET, WEB, "", Value::Null).await.1;
+        assert_eq!(now["metadata"].get("labels"), None, "it is read anew");
+    }
+    send(&client, Method::DELETE, WEB, "application/json", json!({})).await;
+    journal.written.forget(WEB);
+    journal.written.forget_all();
+    let asked = seen.lock().len();
+    assert_eq!(send(&client, Method::PATCH, WEB, kind, json!({})).await.0, StatusCode::NOT_FOUND);
+    assert_eq!(seen.lock().len(), asked);
+    let journal = Arc::clone(&journal);
+    let client = read_only(&client, journal);
+    assert_eq!(send(&client, Method::GET, WEB, "", Value::Null).await.0, StatusCode::OK, "another look");
 }
 
 /// Who may not read an object does not learn whether the write would be taken.

@@ -7,14 +7,17 @@ use std::ops::Deref;
 use k8s_openapi::jiff::Timestamp;
 
 use super::PLACES;
-use super::standing::Standing;
+use super::standing::{Standing, short};
 use crate::report::{Kind, ObjectPlan, plain};
 
-/// Most bytes of all writes that are kept to be told. With more than that, the longest of the objects with the most are left out: it is only
-/// kept where those go.
+/// Most bytes of all writes that are kept to be told, as they stand in memory. With more than that, the longest of the objects with the most are
+/// left out: it is only kept where those go. Where that is too much as well, only how many they are.
 pub(super) const MAX_KEPT: usize = 16 * 1_024 * 1_024;
 /// Most writes of one object that a look says in the log, as a number; the others are counted.
 pub(super) const MAX_LINES: usize = 64;
+
+/// What is said of an object with so many writes that not even is kept where they go.
+const TOO_MANY: &str = "those of all objects are more than a dry run keeps; `wasm-ccm plan` shows all of one object";
 
 /// Which object it is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,21 +36,38 @@ impl fmt::Display for Object {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Known {
     pub(super) writes: Vec<Standing>,
-    /// Digests of those of the last look after which all was known: what is carried along does not grow while the cloud fails.
-    certain: BTreeSet<u64>,
     /// More may follow, of which nobody knows.
     pub(super) more_may_follow: bool,
-    pub(super) unknown: Option<String>,
+    pub(super) unknown: Option<Box<str>>,
+    /// There were too many writes to keep which ones they are.
+    had_too_many: bool,
+}
+
+/// How many writes go to each of [`PLACES`], and of how many objects something is not known.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Tally {
+    pub(super) writes: [i64; 3],
+    pub(super) unknown: i64,
 }
 
 /// All objects of which something is known.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Objects {
     known: BTreeMap<Object, Known>,
     /// How many bytes are kept of each, where there are any.
     sizes: BTreeSet<(usize, Object)>,
     /// Of all of them.
     pub(super) bytes: usize,
+    /// The most of that.
+    pub(super) most: usize,
+    tallies: BTreeMap<Kind, Tally>,
+}
+
+impl Default for Objects {
+    fn default() -> Self {
+        let (known, sizes, tallies) = Default::default();
+        Self { known, sizes, bytes: 0, most: MAX_KEPT, tallies }
+    }
 }
 
 impl Deref for Objects {
@@ -68,21 +88,22 @@ impl Objects {
             let others: BTreeSet<u64> = others.iter().map(|other| other.digest).collect();
             some.iter().filter(|one| !others.contains(&one.digest)).cloned().collect()
         };
-        let mut writes: Vec<Standing> = writes.iter().map(|write| Standing::of(write, &before, now)).collect();
+        let is_known = unknown.is_none();
+        let mut writes: Vec<Standing> =
+            writes.iter().map(|write| Standing::of(write, &before, now, is_known)).collect();
         if unknown.is_some() {
             // A note would only say so as well.
             writes.retain(Standing::is_change);
             // Not known is not nothing: what was known before stands until something else is.
-            let certain = before.writes.iter().filter(|one| before.certain.contains(&one.digest));
-            writes.extend(without(&certain.cloned().collect::<Vec<_>>(), &writes));
+            let certain: Vec<Standing> = before.writes.iter().filter(|one| one.is_certain).cloned().collect();
+            writes.extend(without(&certain, &writes));
         }
-        let certain = match &unknown {
-            Some(_) => before.certain.clone(),
-            None => writes.iter().map(|one| one.digest).collect(),
-        };
+        writes.shrink_to_fit();
         let more_may_follow = more_may_follow || unknown.is_some() && before.more_may_follow;
         let decision = plain(&decision.unwrap_or_default());
-        let new = without(&writes, &before.writes);
+        // Then nobody knows which of them are new.
+        let had_too_many = before.had_too_many && before.writes.is_empty();
+        let new = if had_too_many { vec![] } else { without(&writes, &before.writes) };
         for write in new.iter().take(MAX_LINES) {
             tracing::info!(%object, write = %write.text(), decision, more_may_follow, "dry run: would be written");
         }
@@ -98,12 +119,18 @@ impl Objects {
             (None, Some(why)) => {
                 tracing::warn!(%object, why = plain(why), "dry run: what would be written is not known")
             }
-            (Some(_), None) => tracing::info!(%object, "dry run: what would be written is known"),
+            (Some(_), None) if !had_too_many => tracing::info!(%object, "dry run: what would be written is known"),
             _ => {}
         }
         if !writes.is_empty() || unknown.is_some() {
-            self.insert(object, Known { writes, certain, more_may_follow, unknown: unknown.map(|why| plain(&why)) });
+            let unknown = unknown.map(|why| short(plain(&why)));
+            self.insert(object, Known { writes, more_may_follow, unknown, had_too_many });
         }
+    }
+
+    /// What there is of a kind.
+    pub(super) fn tally(&self, kind: Kind) -> Tally {
+        self.tallies.get(&kind).copied().unwrap_or_default()
     }
 
     fn remove(&mut self, object: &Object) -> Known {
@@ -111,49 +138,65 @@ impl Objects {
         let bytes = known.bytes();
         self.bytes = self.bytes.saturating_sub(bytes);
         self.sizes.remove(&(bytes, object.clone()));
+        self.count(object.kind, known.tally(), i64::saturating_sub);
         known
     }
 
     fn insert(&mut self, object: Object, known: Known) {
-        let bytes = known.bytes();
-        self.bytes = self.bytes.saturating_add(bytes);
-        self.known.insert(object.clone(), known);
-        self.has(bytes, object);
+        self.has(object, known);
         // Whoever has much to write hides nobody who has little, whichever of them came first.
-        while self.bytes > MAX_KEPT
-            && let Some((bytes, object)) = self.sizes.pop_last()
+        while self.bytes > self.most
+            && let Some((_, object)) = self.sizes.last().cloned()
         {
-            let cut = self.known.get_mut(&object).map(Known::cut).unwrap_or_default();
-            self.bytes = self.bytes.saturating_sub(cut);
-            self.has(bytes.saturating_sub(cut), object);
+            let mut known = self.remove(&object);
+            known.cut(&object);
+            self.has(object, known);
         }
     }
 
-    fn has(&mut self, bytes: usize, object: Object) {
+    fn has(&mut self, object: Object, known: Known) {
+        let bytes = known.bytes();
+        self.bytes = self.bytes.saturating_add(bytes);
         if bytes > 0 {
-            self.sizes.insert((bytes, object));
+            self.sizes.insert((bytes, object.clone()));
         }
+        self.count(object.kind, known.tally(), i64::saturating_add);
+        self.known.insert(object, known);
+    }
+
+    fn count(&mut self, kind: Kind, one: Tally, step: fn(i64, i64) -> i64) {
+        let all = self.tallies.entry(kind).or_default();
+        all.writes.iter_mut().zip(one.writes).for_each(|(all, one)| *all = step(*all, one));
+        all.unknown = step(all.unknown, one.unknown);
     }
 }
 
 impl Known {
-    /// How many writes go to each of [`PLACES`], and whether something is not known.
-    pub(super) fn tally(&self) -> ([i64; 3], i64) {
+    fn tally(&self) -> Tally {
         let number =
             |to| self.writes.iter().filter(|one| one.to == to).fold(0, |count: i64, _| count.saturating_add(1));
-        (PLACES.map(number), i64::from(self.unknown.is_some()))
+        Tally { writes: PLACES.map(number), unknown: i64::from(self.unknown.is_some()) }
     }
 
-    /// How many bytes are kept of it.
-    fn bytes(&self) -> usize {
-        self.writes.iter().filter_map(|one| one.line.as_ref()).map(String::len).sum()
+    /// How many bytes are kept of its writes.
+    pub(super) fn bytes(&self) -> usize {
+        let lines = self.writes.iter().filter_map(|one| one.line.as_ref()).map(|line| line.len());
+        lines.fold(self.writes.capacity().saturating_mul(size_of::<Standing>()), usize::saturating_add)
     }
 
-    /// Leaves out the last of its longest writes, and returns how many bytes that were.
-    fn cut(&mut self) -> usize {
+    /// Leaves out the last of its longest writes. Where all of them are left out, only their number stays, and that it is not known which they
+    /// are.
+    fn cut(&mut self, object: &Object) {
         let longest = self.writes.iter_mut().filter_map(|one| Some((one.line.as_ref()?.len(), one)));
-        let Some((bytes, write)) = longest.max_by_key(|(bytes, _)| *bytes) else { return 0 };
-        write.line = None;
-        bytes
+        if let Some((_, write)) = longest.max_by_key(|(bytes, _)| *bytes) {
+            write.line = None;
+            return;
+        }
+        let why = format!("it has {} writes, and {TOO_MANY}", self.writes.len());
+        if !self.had_too_many {
+            tracing::warn!(%object, why, "dry run: what would be written is not known");
+        }
+        let unknown = Some(why.into_boxed_str());
+        *self = Self { writes: vec![], more_may_follow: self.more_may_follow, unknown, had_too_many: true };
     }
 }

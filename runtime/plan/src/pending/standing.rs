@@ -29,21 +29,26 @@ pub(super) struct Standing {
     /// Where it goes.
     pub(super) to: &'static str,
     /// What it is, for people: the write itself may be large. None where it is left out.
-    pub(super) line: Option<String>,
+    pub(super) line: Option<Box<str>>,
     /// Of the write without what is fleeting.
     pub(super) digest: u64,
     pub(super) since: Timestamp,
+    /// Was there at the last look after which all was known: what is carried along does not grow while the cloud fails.
+    pub(super) is_certain: bool,
 }
 
 impl Standing {
-    pub(super) fn of(write: &Write, before: &Known, now: Timestamp) -> Self {
+    /// `is_known`: all is known of the object.
+    pub(super) fn of(write: &Write, before: &Known, now: Timestamp, is_known: bool) -> Self {
         let (to, method, path, body) = write.parts();
         let fleeting: &[&str] = if to == NOTE { &[FLEETING_IN_NOTES] } else { &[] };
         let mut hasher = DefaultHasher::new();
         (to, method, &path, lasting(body, fleeting).to_string()).hash(&mut hasher);
         let digest = hasher.finish();
         let known = before.writes.iter().find(|known| known.digest == digest);
-        Self { to, line: Some(line(to, method, &path, body)), digest, since: known.map_or(now, |known| known.since) }
+        let since = known.map_or(now, |known| known.since);
+        let is_certain = is_known || known.is_some_and(|known| known.is_certain);
+        Self { to, line: Some(line(to, method, &path, body)), digest, since, is_certain }
     }
 
     pub(super) fn told(&self, object: &Object) -> PendingWrite {
@@ -60,16 +65,21 @@ impl Standing {
     }
 }
 
-fn line(to: &str, method: &str, path: &str, body: &Value) -> String {
+fn line(to: &str, method: &str, path: &str, body: &Value) -> Box<str> {
     let mut line = plain(&format!("{to} {method} {path}"));
     if !body.is_null() {
         line = format!("{line} {body}");
     }
-    if line.len() > MAX_TOLD {
-        line.truncate(line.floor_char_boundary(MAX_TOLD));
-        line.push('…');
+    short(line)
+}
+
+/// As much of a text as is told. It takes no more memory than that, however long it was.
+pub(super) fn short(mut text: String) -> Box<str> {
+    if text.len() > MAX_TOLD {
+        text.truncate(text.floor_char_boundary(MAX_TOLD));
+        text.push('…');
     }
-    line
+    text.into_boxed_str()
 }
 
 /// A body without what is fleeting in it, `more` included: also the tests of a JSON patch, which name the state that it is bound to.

@@ -17,7 +17,7 @@ fn pending() -> (Pending, Registry) {
     let mut registry = Registry::default();
     let pending = Pending::register(&mut registry, &[Kind::Service]);
     pending.as_of.lock().insert(Kind::Service, Some(Timestamp::now()));
-    pending.count(&BTreeMap::new(), Kind::Service);
+    pending.count(&Objects::default(), Kind::Service);
     (pending, registry)
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_apiserver::{api_error_text, lacks_right};
+use ccm_egress::line;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams};
@@ -30,6 +31,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const ATTEMPTS: usize = 10;
 /// Longest wait between two attempts.
 const MAX_DELAY: Duration = Duration::from_secs(1);
+/// Most bytes that are shown of what a holder calls itself: whoever may write one Lease decides what stands there.
+const MAX_HOLDER: usize = 256;
 /// How long a holder is waited for that does not say how long: upstream's default.
 const LEASE: Duration = Duration::from_secs(15);
 
@@ -220,7 +223,7 @@ impl Peers {
     ///
     /// See [`PeersError`].
     pub(crate) async fn leader(&self) -> Result<Option<String>, PeersError> {
-        Ok(self.holder().await?.map(|(holder, _)| holder))
+        Ok(self.holder().await?.map(|(holder, _)| line(&holder, MAX_HOLDER)))
     }
 
     /// Who leads and is another process, and whether the Lease was renewed since the last look: whoever does that is alive.
@@ -231,7 +234,8 @@ impl Peers {
     pub(crate) async fn other(&self) -> Result<Option<(String, bool)>, PeersError> {
         let holder = self.holder().await?;
         // The Lease names this process before that is told here.
-        Ok(holder.filter(|(holder, _)| self.settings.identity.as_ref() != Some(holder) && !self.leads()))
+        let other = holder.filter(|(holder, _)| self.settings.identity.as_ref() != Some(holder) && !self.leads());
+        Ok(other.map(|(holder, is_renewed)| (line(&holder, MAX_HOLDER), is_renewed)))
     }
 
     async fn holder(&self) -> Result<Option<(String, bool)>, PeersError> {

@@ -55,6 +55,55 @@ async fn what_a_comparison_of_services_would_change_is_held_by_nobody() {
     assert!(waited <= 10 * CHANGES, "{waited} changes waited at the same time");
 }
 
+/// This API server, whose objects have so many bytes of annotations when they are read one by one.
+fn annotated(client: Client, bytes: usize) -> Client {
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let client = client.clone();
+        async move {
+            let is_one = request.uri().path().contains("/namespaces/default/services/");
+            let answer = client.send(request).await?;
+            if !is_one {
+                return Ok::<_, kube::Error>(answer);
+            }
+            let body = answer.into_body().collect_bytes().await?;
+            let mut object: Value = serde_json::from_slice(&body).unwrap();
+            object["metadata"]["annotations"]["example.org/long"] = json!("x".repeat(bytes));
+            Ok(Response::new(Body::from(object.to_string().into_bytes())))
+        }
+    });
+    Client::new(service, "default")
+}
+
+/// A look once held each Service that it would have written to, with all that its owner wrote on it, until its end: 700 of them were as much
+/// memory as a pod may have.
+#[tokio::test(start_paused = true)]
+async fn what_services_would_be_like_is_held_for_one_after_the_other() {
+    const SERVICES: usize = 700;
+    const BYTES: usize = 20_000;
+    let services = (0..SERVICES).map(|number| served("red", &format!("s{number:03}"))).collect();
+    let mut bench = bench(annotated(cluster(vec![], services), BYTES), vec![]).await;
+    let journal = Arc::clone(&bench.parts.journal);
+    let red = Arc::new(Fake::new("red", &journal));
+    asks(&mut bench.parts, &[&red]);
+    let pending = bench.parts.pending.clone();
+    assert!(tokio::time::timeout(SECOND, dry_run(bench.parts)).await.is_err(), "it never ends");
+    let page = pending.first(1);
+    assert!(page.list.as_of.is_some() && page.changes >= SERVICES, "{} changes", page.changes);
+    let held = red.held.load(Ordering::Relaxed);
+    assert!(held < 2 * BYTES, "{held} bytes");
+    assert_eq!(journal.written.bytes(), 0, "and of none after the look");
+}
+
+/// The controller keeps what it would have written to each of those that are planned together.
+#[test]
+fn so_many_services_are_planned_together_as_there_is_room_for_and_one_at_least() {
+    let sizes = |names: &[usize]| portions(names, |bytes| *bytes).map(<[usize]>::len).collect::<Vec<_>>();
+    assert_eq!(sizes(&[0; 1_100]), [500, 500, 100]);
+    assert_eq!(sizes(&[200_000; 700]), [[83; 8].as_slice(), &[36]].concat());
+    assert_eq!(sizes(&[1, ANNOTATIONS_AT_ONCE, usize::MAX, usize::MAX, 2]), [1, 1, 1, 1, 1]);
+    assert_eq!(sizes(&[]), [0; 0]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_plan_of_all_hands_over_each_node_before_it_asks_about_the_next_one() {
     let (bench, red) = greedy(&[]).await;

@@ -1,5 +1,7 @@
 //! A provider that never answers, beside one that does.
 
+use ccm_controllers::{PodRanges, RouteSettings};
+
 use super::provider::{Fake, asks, cluster, not_ready, served};
 use super::*;
 
@@ -61,6 +63,38 @@ async fn a_provider_that_hangs_is_named_with_its_call_and_hides_nothing_of_anoth
     }
     let written = |name: &str| list.writes.iter().filter(|one| one.is_change && one.object == name).count();
     assert!(["Node b", "Service default/b"].iter().all(|name| written(name) > 0), "{list:?}");
+}
+
+/// A Service that changes all the time is worked on eight times, and each time for as long as a call may take.
+#[tokio::test(start_paused = true)]
+async fn a_look_at_a_service_that_is_begun_anew_again_and_again_is_slow_and_does_not_hang() {
+    let mut bench = bench(cluster(vec![], vec![served("red", "a")]), vec![]).await;
+    let red = Fake { slow_and_restless: 290 * SECOND, ..Fake::new("red", &bench.parts.journal) };
+    asks(&mut bench.parts, &[&Arc::new(red)]);
+    bench.parts.settings.service.queue.max_run = 60 * SECOND;
+    let (pending, pulses) = (bench.parts.pending.clone(), bench.parts.pulses.clone());
+    let mut work = std::pin::pin!(dry_run(bench.parts));
+    let begun = Instant::now();
+    while pending.list().as_of.is_none() {
+        assert!(tokio::time::timeout(60 * SECOND, work.as_mut()).await.is_err(), "it never ends");
+        assert_eq!(pending.looking().check(&pulses, PERIODS), Ok(()), "after {:?}", begun.elapsed());
+    }
+    assert!(begun.elapsed() > 8 * 290 * SECOND, "{:?}", begun.elapsed());
+    assert!(pending.list().unknown[0].1.contains("changes at this moment"), "{:?}", pending.list().unknown);
+}
+
+/// With calls that may take long, a run may as well.
+#[tokio::test(start_paused = true)]
+async fn a_look_is_waited_for_as_long_as_a_run_of_a_service_or_of_routes_may_take() {
+    let Bench { mut parts, _readers, .. } = bench(cluster(vec![], vec![]), vec![]).await;
+    let hour = 3_600 * SECOND;
+    parts.settings.service.queue.max_run = hour;
+    assert_eq!(turn(&parts), hour);
+    let mut routes = RouteSettings::default();
+    routes.queue.max_run = 2 * hour;
+    let ranges = PodRanges::parse(&["10.0.0.0/8".parse().unwrap()]).unwrap();
+    parts.settings.route = Some((routes, ranges));
+    assert_eq!(turn(&parts), 2 * hour);
 }
 
 /// Whatever the limits of calls are: Kubernetes restarts the pod.

@@ -75,13 +75,31 @@ pub(super) struct Fake {
     pub(super) looks: AtomicUsize,
     /// The most changes that waited to be taken when one more call began.
     pub(super) waited: AtomicUsize,
+    /// The most bytes that were held of objects at such a moment.
+    pub(super) held: AtomicUsize,
+    /// How long it takes to name the locks of a Service; it has another configuration each time it is asked for that then.
+    pub(super) slow_and_restless: Duration,
+    /// How often it was asked for its configuration.
+    pub(super) configurations: AtomicUsize,
 }
 
 impl Fake {
     pub(super) fn new(name: &'static str, journal: &Arc<Journal>) -> Self {
         let journal = Arc::clone(journal);
-        let [questions, looks, waited] = [0; 3].map(AtomicUsize::new);
-        Self { name, journal, changes: 0, hangs: &[], questions, looks, waited }
+        let [questions, looks, waited, held, configurations] = [0; 5].map(AtomicUsize::new);
+        let slow_and_restless = Duration::ZERO;
+        Self {
+            name,
+            journal,
+            changes: 0,
+            hangs: &[],
+            questions,
+            looks,
+            waited,
+            held,
+            slow_and_restless,
+            configurations,
+        }
     }
 
     async fn answers(&self, operation: &str, name: &str) {
@@ -95,7 +113,12 @@ impl Fake {
     fn begins(&self, name: &str) {
         self.questions.fetch_add(1, Ordering::Relaxed);
         self.waited.fetch_max(self.journal.held(), Ordering::Relaxed);
+        self.holds();
         (0..self.changes).for_each(|number| self.change(name, number));
+    }
+
+    fn holds(&self) {
+        self.held.fetch_max(self.journal.written.bytes(), Ordering::Relaxed);
     }
 
     fn change(&self, of: &str, number: usize) {
@@ -112,6 +135,7 @@ impl Fake {
 
     fn ensured(&self, service: ccm_cloud::Service) -> CallFuture<'_, Outcome> {
         Box::pin(async move {
+            self.holds();
             self.answers("ensure", &service.name).await;
             self.change(&service.name, 0);
             Outcome::failed(Failure::new(Reaction::Retry, "a dry run changes nothing"))
@@ -160,7 +184,8 @@ impl LoadBalancers for Fake {
     }
 
     fn configuration(&self) -> String {
-        String::new()
+        let asked = self.configurations.fetch_add(1, Ordering::Relaxed);
+        if self.slow_and_restless.is_zero() { String::new() } else { asked.to_string() }
     }
 
     fn name(&self, service: ccm_cloud::Service) -> CallFuture<'_, Result<String, Failure>> {
@@ -168,7 +193,10 @@ impl LoadBalancers for Fake {
     }
 
     fn locks(&self, _: ccm_cloud::Service) -> CallFuture<'_, Result<Vec<String>, Failure>> {
-        Box::pin(async { Ok(vec![]) })
+        Box::pin(async {
+            tokio::time::sleep(self.slow_and_restless).await;
+            Ok(vec![])
+        })
     }
 
     fn get(&self, service: ccm_cloud::Service) -> CallFuture<'_, Result<Option<Vec<Ingress>>, Failure>> {

@@ -55,7 +55,7 @@ async fn a_look_that_hangs_is_noticed_and_one_that_is_slow_or_has_nothing_to_do_
     assert_eq!(after(1_200 * SECOND).await, Ok(()), "however soon it looks");
     let told = after(3 * 3_600 * SECOND).await.unwrap_err();
     assert!(told.starts_with("its loop looks has not turned for "), "{told}");
-    let limit = "; the limit is 1800 s (--controller-watchdog-periods); looking since 20";
+    let limit = "; the limit is 5400 s (--controller-watchdog-periods); looking since 20";
     assert!(told.contains(limit) && told.ends_with("Z, for 3 h"), "{told}");
     seconds.store(0, Ordering::Relaxed);
     assert_eq!(after(DAY).await, Ok(()), "it goes on");

@@ -2,6 +2,7 @@ mod answers;
 
 use std::collections::BTreeMap;
 
+use ccm_cloud::is_plain;
 use http::{Method, Request, Response};
 use jiff::Timestamp;
 use kube::client::Body;
@@ -244,6 +245,29 @@ async fn whoever_renews_the_lease_serves_and_whoever_does_not_is_not_waited_for(
     tokio::time::advance(Duration::from_secs(16)).await;
     assert_eq!(leads().await, None, "it was not renewed again");
     assert_eq!(peers(&server, "/provider", None).leader().await.unwrap(), None, "there is no election");
+}
+
+/// Whoever may write the Lease once forged lines of the log and of the page with it, and filled both.
+#[tokio::test(start_paused = true)]
+async fn what_the_holder_of_a_lease_calls_itself_is_one_short_line_in_refusals_and_in_the_log() {
+    let server = Server::new(None);
+    let held = |by: &str| json!({ "holderIdentity": by, "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.000000Z" });
+    let long = format!("another\n[+]leader ok \u{1b}[2J\u{202e}{}", "x".repeat(100_000));
+    server.lock().lease = Some(held(&long));
+    let one = peers(&server, "/provider", Some("ccm"));
+    let (leader, other) = (one.leader().await.unwrap().unwrap(), one.other().await.unwrap().unwrap().0);
+    for told in [leader, other] {
+        let is_short = told.len() < 300 && told.chars().all(is_plain);
+        assert!(is_short && told.starts_with("another") && told.ends_with("x…"), "{} bytes: {told:.300}", told.len());
+    }
+    // Whose name is that long is nobody else.
+    let own = Peers::new(
+        PeerSettings { identity: Some(long), ..settings(Some("ccm")) },
+        &client(&server),
+        "/provider",
+        &Trust::default(),
+    );
+    assert_eq!(own.other().await.unwrap(), None);
 }
 
 /// Of more than five providers that a new leader had, some gave up.
