@@ -18,12 +18,14 @@
 //! | `explain` | leads from one object to the reason |
 //! | `uninstall` | looks for what would be left without the host |
 //! | `plain` | texts of others, without what a terminal obeys |
+//! | `throttled` | whose quota is used up, and what to do about it |
 //! | `verdict` | how `doctor` and `explain` end |
 
 mod ask;
 mod doctor;
 mod explain;
 mod plain;
+mod throttled;
 mod uninstall;
 mod verdict;
 
