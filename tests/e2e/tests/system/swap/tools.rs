@@ -155,7 +155,7 @@ fn check_says_which_variables_nobody_reads_and_which_were_probably_meant() {
     says(
         &check(&[], &["--allow-env=REGIO"]),
         1,
-        &["it can reach none", "does not read it: REGIO (did you mean REGION?); "],
+        &["(step grants)", "does not read it: REGIO (did you mean REGION?); "],
     );
     let told = check(&[token, ("REGION", "fra1"), ("DO_CLUSTER_ID", "c")], &flags);
     assert!(told.0 == Some(0) && !told.1.contains("note: "), "{}", told.1);
