@@ -47,6 +47,14 @@ impl Descriptor {
     /// In `more`: a member of JSON bodies with which, when it is `true`, the cloud judges a request and does nothing.
     pub const DRY_RUN: &'static str = "dry-run";
 
+    /// Where the values come from that it asks for: endpoints, credentials, settings.
+    pub fn sources(&self) -> impl Iterator<Item = &Source> {
+        let tls = self.endpoints.iter().flat_map(|endpoint| &endpoint.tls).flat_map(TlsSources::all);
+        let credentials = self.credentials.iter().map(|credential| &credential.value);
+        let settings = self.settings.iter().map(|setting| &setting.value);
+        self.endpoints.iter().map(|endpoint| &endpoint.base_url).chain(tls).chain(credentials).chain(settings)
+    }
+
     /// What the provider IDs begin with that it takes care of, with the scheme.
     #[must_use]
     pub fn provider_ids(&self) -> Vec<String> {
@@ -234,6 +242,15 @@ pub struct TlsSources {
     pub verify: Source,
     /// `true` trusts anybody.
     pub skip_verification: Source,
+}
+
+impl TlsSources {
+    /// Each of them.
+    #[must_use]
+    pub const fn all(&self) -> [&Source; 6] {
+        let Self { ca_file, client_certificate, client_key, ca_certificates, verify, skip_verification } = self;
+        [ca_file, client_certificate, client_key, ca_certificates, verify, skip_verification]
+    }
 }
 
 /// A secret.

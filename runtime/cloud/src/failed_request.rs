@@ -29,6 +29,10 @@ pub struct FailedRequest {
     pub status: Option<u16>,
     /// Why no use could be made of an answer, by the contract's name, such as `timeout`; none where the cloud's status says it all.
     pub error: Option<&'static str>,
+    /// Why the host sends no more for now, and until when, in words; none where nothing holds it back.
+    pub held: Option<String>,
+    /// The host's own limit that held it back, by its name for `--limit`; none where that was the cloud's word.
+    pub limit: Option<&'static str>,
     /// The ID that the cloud gave the request.
     pub request_id: Option<String>,
     /// How often it was sent, the repetitions of the host included; 0 where it was not.

@@ -3,10 +3,15 @@
 /// Letters of a name that may differ from the one that was probably meant: one in so many, and no more than this.
 const ONE_LETTER_IN: usize = 3;
 const MOST_LETTERS: usize = 3;
+const MOST_BYTES: usize = 4 * MOST_LETTERS;
 
 /// In how many letters `name` differs from `known`, if it may be that one misspelt. Upper and lower case are the same.
 #[must_use]
 pub fn letters(name: &str, known: &str) -> Option<usize> {
+    // A component may know names of any length.
+    if name.len().abs_diff(known.len()) > MOST_BYTES {
+        return None;
+    }
     let letters = strsim::osa_distance(&name.to_ascii_lowercase(), &known.to_ascii_lowercase());
     (letters <= (known.len() / ONE_LETTER_IN).min(MOST_LETTERS)).then_some(letters)
 }

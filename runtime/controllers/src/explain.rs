@@ -85,6 +85,10 @@ pub struct CloudRequest {
     pub status: Option<u16>,
     /// Why no use could be made of an answer, by the contract's name, such as `timeout` and `connect`.
     pub error: Option<String>,
+    /// Why the host sends no more for now, and until when, in words; none where nothing holds it back.
+    pub held: Option<String>,
+    /// The host's own limit that held it back, by its name for `--limit`; none where that was the cloud's word.
+    pub limit: Option<String>,
     /// The ID that the cloud gave the request.
     pub request_id: Option<String>,
     /// How often it was sent, the repetitions of the host included; 0 where it was not.
@@ -97,7 +101,8 @@ pub struct CloudRequest {
 
 impl From<&FailedRequest> for CloudRequest {
     fn from(request: &FailedRequest) -> Self {
-        let FailedRequest { endpoint, origin, operation, method, path, status, error, request_id, sent, at } = request;
+        let FailedRequest { endpoint, origin, operation, method, path, status, error, .. } = request;
+        let FailedRequest { held, limit, request_id, sent, at, .. } = request;
         let passed = SignedDuration::try_from(at.elapsed()).unwrap_or(SignedDuration::MAX);
         let at_utc = Timestamp::now().checked_sub(passed).map(|at| format!("{at:.0}")).unwrap_or_default();
         Self {
@@ -108,6 +113,8 @@ impl From<&FailedRequest> for CloudRequest {
             path: path.clone(),
             status: *status,
             error: error.map(ToOwned::to_owned),
+            held: held.clone(),
+            limit: limit.map(ToOwned::to_owned),
             request_id: request_id.clone(),
             sent: *sent,
             seconds_ago: ago(*at),

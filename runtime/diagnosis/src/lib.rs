@@ -19,6 +19,7 @@
 //! | `uninstall` | looks for what would be left without the host |
 //! | `paste` | commands that are printed, with the flags that lead where the command went |
 //! | `plain` | texts of others, without what a terminal obeys |
+//! | `throttled` | whose quota is used up, and what to do about it |
 //! | `verdict` | how `doctor` and `explain` end |
 
 mod ask;
@@ -26,6 +27,7 @@ mod doctor;
 mod explain;
 mod paste;
 mod plain;
+mod throttled;
 mod uninstall;
 mod verdict;
 

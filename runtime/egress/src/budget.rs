@@ -154,6 +154,14 @@ impl EndpointBudget {
         self.inner.recoveries.subscribe()
     }
 
+    /// How long the cloud wants no requests, in words; none where it takes them.
+    #[must_use]
+    pub(crate) fn pause(&self) -> Option<String> {
+        let state = self.inner.state.lock();
+        let left = state.pause?.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
+        left.map(|left| state.paused(left))
+    }
+
     /// What is left now.
     #[must_use]
     pub(crate) fn left(&self) -> Left {
@@ -258,24 +266,25 @@ impl Permit {
     /// The cloud answered. To be called when the headers are there: others may wait for what they say.
     pub(crate) fn answered(&mut self, status: u16, headers: &HeaderMap) {
         let told = RateLimitHeaders::read(headers, (self.budget.wall)());
-        let slow_down = status == 429 || (status == 503 && told.retry_after.is_some());
+        let slow_down = (status == 429 || (status == 503 && told.retry_after.is_some())).then_some(status);
         self.report(matches!(status, 502..=504), slow_down, Some(&told));
     }
 
     /// The cloud did not answer, or not to the end: then the headers that came count as none for the breaker.
     pub(crate) fn failed(&mut self, fault: Fault) {
         tracing::debug!(?fault, "no answer of the cloud");
-        self.report(true, false, None);
+        self.report(true, None, None);
     }
 
     /// What the end of one attempt means.
-    fn report(&mut self, bad: bool, slow_down: bool, told: Option<&RateLimitHeaders>) {
+    fn report(&mut self, bad: bool, slow_down: Option<u16>, told: Option<&RateLimitHeaders>) {
         let now = Instant::now();
         let mut state = self.budget.state.lock();
         let (mut held, mut recovered) = (false, false);
         if let Some(told) = told {
             state.learn(told, self.issued, now, &self.budget.settings);
-            held = slow_down && state.slow_down(told, self.probe, now, &self.budget.settings);
+            held =
+                slow_down.is_some_and(|status| state.slow_down(status, told, self.probe, now, &self.budget.settings));
         }
         // What was sent before the breaker opened says nothing about now.
         if self.epoch == state.epoch && (self.probe || !state.breaker.is_open()) {
@@ -296,7 +305,7 @@ impl Permit {
         if self.probe {
             self.probe = false;
             state.probing = false;
-            if !bad && !slow_down {
+            if !bad && slow_down.is_none() {
                 state.unproven = false;
                 state.untold = None;
             }

@@ -24,7 +24,7 @@ use ccm_cloud::ConfigFormat;
 
 use self::keys::Key;
 pub(crate) use self::secret_names::{looks_secret, words};
-pub use self::sources::{Environment, Found, resolve};
+pub use self::sources::{Environment, Found, grants, resolve};
 use self::tree::{Kind, Node};
 pub use self::value::{ConfigFileError, FoundValue, MAX_CONFIG_FILE};
 use self::value::{ConfigValue, Position};

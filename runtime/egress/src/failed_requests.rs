@@ -57,6 +57,8 @@ mod tests {
             path: "/things/7".into(),
             status: Some(status),
             error: None,
+            held: None,
+            limit: None,
             request_id: id.map(ToOwned::to_owned),
             sent: 1,
             at: Instant::now(),

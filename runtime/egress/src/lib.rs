@@ -74,7 +74,7 @@ pub mod config {
     pub use crate::budget::BudgetSettings;
     pub use crate::client::{ClientSettings, Proxy, ProxyError};
     pub use crate::config_file::{
-        ConfigFile, ConfigFileError, Environment, Found, FoundValue, MAX_CONFIG_FILE, resolve, text,
+        ConfigFile, ConfigFileError, Environment, Found, FoundValue, MAX_CONFIG_FILE, grants, resolve, text,
     };
     pub use crate::configuration::{Configuration, Files};
     pub use crate::credentials::{

@@ -3,6 +3,7 @@
 mod secret;
 #[cfg(test)]
 mod tests;
+mod unread;
 mod withheld;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use ccm_egress::observe::ExchangeObserver;
 use ccm_egress::{Cache, Egress, EgressConfig, Predecessor, ProviderContext, Settings};
 use ccm_sandbox::Provider;
 use kube::Client;
+pub(crate) use unread::{Variables, unread};
 pub use withheld::Withheld;
 
 use crate::config::ProviderConfig;

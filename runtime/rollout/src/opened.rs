@@ -8,7 +8,7 @@ use ccm_sandbox::{CallEnd, CallObserver, Pool, Provider, Sandbox};
 use kube::Client;
 
 use crate::config::ProviderConfig;
-use crate::context::SharedContext;
+use crate::context::{SharedContext, Variables};
 use crate::gate::{self, Rejected};
 use crate::pipeline::{Listeners, NotAdmitted, Surroundings, check_together};
 use crate::release::Release;
@@ -58,8 +58,9 @@ pub async fn open(configs: &[ProviderConfig], client: Client, context: SharedCon
     let sandbox = Sandbox::with_pool(pool)?;
     let files = ProbationFiles::default();
     // Nobody is compared with anybody: the plan says what each would do.
-    let surroundings =
+    let mut surroundings =
         Surroundings::new(sandbox, client, context, Silent::listeners(), Box::new(|_| None), None, files);
+    surroundings.variables = Variables::of(configs);
     let mut opened = vec![];
     for config in configs {
         let provider = admitted(&surroundings, config).await.map_err(|error| {

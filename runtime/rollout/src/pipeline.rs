@@ -30,7 +30,7 @@ use crate::check;
 use crate::compare::naming;
 use crate::compare::{Extent, Inventory, Report, Unconfirmed, compare, confirm};
 use crate::config::{ProviderConfig, Wasi};
-use crate::context::{self, Carryover, SharedContext, problem_text};
+use crate::context::{self, Carryover, SharedContext, Variables, problem_text};
 use crate::gate::{self, Before, Haste, NothingFound, Rejected, Step, Unpacked, WAY_OUT};
 use crate::release::{Release, Version, short};
 use crate::retry::backoff;
@@ -57,6 +57,8 @@ pub(crate) struct Surroundings {
     pub(crate) carryovers: Mutex<BTreeMap<String, Arc<Carryover>>>,
     /// Components on probation, as the state folder has them.
     pub(crate) probation_files: ProbationFiles,
+    /// What is said of variables that none of the providers reads.
+    pub(crate) variables: Variables,
     /// What last good components said of themselves that could not serve so far, by source.
     kept: Mutex<BTreeMap<String, Arc<Descriptor>>>,
     /// Those that serve, by source.
@@ -125,7 +127,20 @@ impl Surroundings {
         probation_files: ProbationFiles,
     ) -> Self {
         let (carryovers, slots, kept) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { sandbox, client, shared, listeners, depends, inventory, carryovers, probation_files, kept, slots }
+        let variables = Variables::default();
+        Self {
+            sandbox,
+            client,
+            shared,
+            listeners,
+            depends,
+            inventory,
+            carryovers,
+            probation_files,
+            variables,
+            kept,
+            slots,
+        }
     }
 
     fn carryover_of(&self, config: &ProviderConfig) -> Arc<Carryover> {
@@ -174,6 +189,7 @@ impl Surroundings {
         }
         gate::annotations(config, component.declared(), before.map(Provider::declared).or(kept.as_deref()))
             .map_err(rejected(Step::Grants))?;
+        self.variables.hear(config, &descriptor);
         let files = config.files(&descriptor).map_err(NotAdmitted::LocalFile)?;
         if before.is_none() {
             carryover.tries(&digest);

@@ -54,19 +54,30 @@ pub fn withheld(config: &ProviderConfig, descriptor: &Descriptor) -> Withheld {
     Withheld::of(config, descriptor, &context::environment(config))
 }
 
-/// What the operator may have forgotten, with the flag.
+/// Variables that are granted, or set here under a name much like one that is read, and that none of these providers reads; none where there
+/// are none.
+pub fn unread<'a>(providers: impl IntoIterator<Item = (&'a ProviderConfig, &'a Descriptor)>) -> Option<String> {
+    context::unread(providers)
+}
+
+/// What the operator may have forgotten or misspelt, with the way out.
 pub fn notes(config: &ProviderConfig, descriptor: &Descriptor) -> Vec<String> {
     let withheld = withheld(config, descriptor);
-    if withheld.is_empty() {
-        return vec![];
-    }
-    vec![format!(
-        "set here, and not granted to the provider, which does not see it: {}; --allow-env={} grants it{}",
-        withheld.told(),
-        withheld.names(),
-        withheld.caution()
-    )]
+    let forgotten = (!withheld.is_empty()).then(|| {
+        format!(
+            "set here, and not granted to the provider, which does not see it: {}; --allow-env={} grants it{}",
+            withheld.told(),
+            withheld.names(),
+            withheld.caution()
+        )
+    });
+    let misspelt = unread([(config, descriptor)])
+        .map(|told| format!("granted or set here, and the provider does not read it: {told}; {UNREAD}"));
+    forgotten.into_iter().chain(misspelt).collect()
 }
+
+/// What to do about variables that nobody reads.
+pub const UNREAD: &str = "correct the name, or leave it out";
 
 /// What there is to say of a provider that passed.
 pub struct Judged {

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::compare::Inventory;
 use crate::config::ProviderConfig;
-use crate::context::SharedContext;
+use crate::context::{SharedContext, Variables};
 use crate::events::ProviderEvents;
 use crate::keeper::{Audience, Keeper, KeeperSettings};
 use crate::ledger::Peers;
@@ -74,7 +74,7 @@ impl Rollout {
             statuses: parts.statuses,
         };
         let inventory = Some(parts.inventory);
-        let surroundings = Surroundings::new(
+        let mut surroundings = Surroundings::new(
             parts.sandbox,
             parts.client,
             parts.context,
@@ -83,6 +83,7 @@ impl Rollout {
             inventory,
             parts.probation_files,
         );
+        surroundings.variables = Variables::of(&providers);
         let surroundings = Arc::new(surroundings);
         let keeper = |provider| Keeper::new(&surroundings, provider, settings.clone(), audience.clone());
         Self { keepers: join_all(providers.into_iter().map(keeper)).await }

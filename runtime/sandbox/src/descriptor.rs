@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ccm_cloud::{Credential, Descriptor, Place, Source};
+use ccm_cloud::{Credential, Descriptor, Place, Source, TlsSources};
 
 use crate::{Limits, LoadError};
 
@@ -29,16 +29,7 @@ fn declarations(descriptor: &Descriptor) -> usize {
     let source = |source: &Source| source.keys.len().saturating_add(source.environment_variables.len());
     let files = descriptor.files.iter().map(|file| file.path_keys.len().saturating_add(file.default_paths.len()));
     let endpoints = descriptor.endpoints.iter().map(|endpoint| {
-        let tls = endpoint.tls.iter().flat_map(|tls| {
-            [
-                &tls.ca_file,
-                &tls.client_certificate,
-                &tls.client_key,
-                &tls.ca_certificates,
-                &tls.verify,
-                &tls.skip_verification,
-            ]
-        });
+        let tls = endpoint.tls.iter().flat_map(TlsSources::all);
         tls.map(source).fold(source(&endpoint.base_url), usize::saturating_add)
     });
     let credentials =

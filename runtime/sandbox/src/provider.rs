@@ -406,17 +406,19 @@ impl Provider {
     pub async fn check(&self, online: bool) -> Result<Result<Vec<Problem>, Failure>, CallError> {
         let code = self.code();
         let exports = Arc::clone(&code.meta);
+        let subject = Subject::provider();
+        let failed = subject.failed.clone();
         let answer = call(
             &self.settings,
             &code.pre,
             "meta.check",
-            Subject::provider(),
+            subject,
             move |store, instance| {
                 Box::pin(async move { exports.load(&mut *store, instance)?.call_check(store, online).await })
             },
             answer::unless_failed(|problems| Ok(answer::problems(problems))),
         );
-        answer.await
+        Ok(answer.await?.map_err(|failure| failed.of_whole(failure)))
     }
 
     /// The optional interfaces that work with this configuration. [`has`](Self::has) remembers the answer.
@@ -445,17 +447,19 @@ impl Provider {
     pub async fn ask_offers(&self) -> Result<Result<Vec<Capability>, Failure>, CallError> {
         let code = self.code();
         let exports = Arc::clone(&code.meta);
+        let subject = Subject::provider();
+        let failed = subject.failed.clone();
         let answer = call(
             &self.settings,
             &code.pre,
             "meta.offers",
-            Subject::provider(),
+            subject,
             move |store, instance| {
                 Box::pin(async move { exports.load(&mut *store, instance)?.call_offers(store).await })
             },
             answer::unless_failed(|offers| answer::capabilities(offers, &self.exports)),
         );
-        answer.await
+        Ok(answer.await?.map_err(|failure| failed.of_whole(failure)))
     }
 }
 

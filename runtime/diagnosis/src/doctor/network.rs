@@ -1,6 +1,7 @@
 //! The ways from here to the clouds: names, proxies, certificates, and whether somebody answers.
 
 use ccm_rollout::config::ProviderConfig;
+use ccm_rollout::config::grants::grants;
 use ccm_rollout::preflight::{Barrier, Blocked, Way};
 
 use super::finding::{Check, Finding};
@@ -137,14 +138,6 @@ pub(super) fn proxies(config: &ProviderConfig, ways: &[Way], is_set: impl Fn(&st
         findings.push(check.good("requests to the cloud go without a proxy, and none is set here"));
     }
     findings
-}
-
-/// Whether a grant, with `*` at its end or without, is for this variable.
-fn grants(pattern: &str, name: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(prefix) => name.starts_with(prefix),
-        None => pattern == name,
-    }
 }
 
 fn is_of_flag(config: &ProviderConfig, endpoint: &str) -> bool {

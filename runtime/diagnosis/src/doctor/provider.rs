@@ -1,7 +1,8 @@
 //! Providers: whether `run` would take each component with its configuration, judged by the gate of `run`.
 
 use anyhow::Result;
-use ccm_cloud::Descriptor;
+use ccm_cloud::{Descriptor, Failure, Reaction};
+use ccm_controllers::CloudRequest;
 use ccm_rollout::Trust;
 use ccm_rollout::config::ProviderConfig;
 use ccm_rollout::gate::{Rejected, Step};
@@ -11,6 +12,7 @@ use kube::Client;
 
 use super::finding::{Check, Finding, Judgement};
 use super::network;
+use crate::throttled;
 
 /// What is known of the providers of the process.
 #[derive(Default)]
@@ -65,6 +67,11 @@ impl Judge<'_> {
             findings.push(check.unjudged(found, fix).about(unreachable));
         }
         let are_all = descriptors.len() == configs.len();
+        // One that is not known may read them.
+        if let Some(told) = preflight::unread(configs.iter().zip(&descriptors)).filter(|_| are_all) {
+            let found = format!("granted or set here, and no provider reads it: {told}");
+            findings.push(check.note(found, preflight::UNREAD));
+        }
         let classes = configs.iter().flat_map(|config| config.load_balancer_classes.iter().cloned()).collect();
         (findings, Providers { descriptors: are_all.then_some(descriptors), classes })
     }
@@ -135,12 +142,20 @@ impl Judge<'_> {
     fn rejected(&self, config: &ProviderConfig, rejected: Rejected) -> Finding {
         let check = Check::Providers;
         let (step, is_passing) = (rejected.step, rejected.is_passing());
+        let failure = rejected.error.downcast_ref::<Failure>();
+        let throttled = failure.filter(|failure| failure.reaction == Reaction::Throttled);
+        let throttled = throttled.map(|failure| {
+            let request = failure.request.as_deref().map(CloudRequest::from);
+            throttled::advice(request.as_ref())
+        });
         let told = format!("{:#}", rejected.named(&config.source));
         if step == Step::Source && !self.is_named {
             let fix = "say with --provider or --providers where `run` reads the component";
             return check.unjudged(told, fix);
         }
         match step {
+            // The network is well.
+            Step::Check if let Some(fix) = throttled => check.wrong(told, fix),
             // Nobody said no.
             Step::Check | Step::Compare if is_passing => check.wrong(
                 told,
@@ -194,6 +209,9 @@ const fn fix(step: Step) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use ccm_cloud::FailedRequest;
     use ccm_rollout::config::ProviderRecord;
     use ccm_rollout::config::grants::GrantSettings;
 
@@ -206,6 +224,46 @@ mod tests {
     async fn judged(source: &str, is_named: bool) -> (Vec<Finding>, Providers) {
         let judge = Judge { client: None, cluster_name: "c".to_owned(), online: false, is_named };
         judge.all(Ok(vec![config(source, GrantSettings::default())])).await
+    }
+
+    /// Whoever read it looked for a firewall, and the cloud had answered.
+    #[test]
+    fn a_used_up_quota_is_no_matter_of_the_network_and_told_with_whose_it_is() {
+        let request = |status, limit: Option<&'static str>| FailedRequest {
+            endpoint: "api".to_owned(),
+            origin: String::new(),
+            operation: "GET /account".to_owned(),
+            method: "GET",
+            path: String::new(),
+            status,
+            error: status.is_none().then_some("throttled"),
+            held: Some("no turn for 30 s".to_owned()),
+            limit,
+            request_id: None,
+            sent: 1,
+            at: tokio::time::Instant::now(),
+        };
+        let fix = |reaction, request: Option<FailedRequest>| {
+            let failure = Failure { request: request.map(Arc::new), ..Failure::new(reaction, "GET /account: 429") };
+            let rejected = Rejected::at(Step::Check, anyhow::Error::from(failure).context("it cannot judge"));
+            let judge = Judge { client: None, cluster_name: "c".to_owned(), online: true, is_named: true };
+            let finding = judge.rejected(&config("a.wasm", GrantSettings::default()), rejected);
+            assert!(finding.found.ends_with("it cannot judge: GET /account: 429"), "{}", finding.found);
+            finding.fix.unwrap_or_default()
+        };
+        for (reaction, request, starts) in [
+            (Reaction::Throttled, Some(request(Some(429), None)), "wait: no turn for 30 s; if it stays, lower"),
+            (
+                Reaction::Throttled,
+                Some(request(None, Some("requests-per-hour"))),
+                "wait; if it stays, raise the host's own limit requests-per-hour",
+            ),
+            (Reaction::Throttled, None, "wait: the cloud, or a limit of the host"),
+            (Reaction::Retry, Some(request(Some(503), None)), "check the network from here to the cloud"),
+        ] {
+            let told = fix(reaction, request);
+            assert!(told.starts_with(starts), "{told}");
+        }
     }
 
     #[tokio::test]

@@ -19,9 +19,10 @@ pub(super) fn place(request: &CloudRequest) -> String {
 
 /// What came of it, and when.
 pub(super) fn outcome(request: &CloudRequest) -> String {
-    let CloudRequest { status, error, request_id, sent, seconds_ago, at, .. } = request;
+    let CloudRequest { status, error, held, request_id, sent, seconds_ago, at, .. } = request;
     let mut told = match (status, error) {
         (Some(status), _) => answered(*status),
+        (None, Some(_)) if let Some(held) = held => format!("held back by the host: {held}"),
         (None, Some(error)) => unanswered(error).into_owned(),
         (None, None) => "not known".to_owned(),
     };
@@ -33,6 +34,9 @@ pub(super) fn outcome(request: &CloudRequest) -> String {
         Some(id) => told += &format!(", request ID {id}"),
         None if status.is_some() => told += ", without a request ID",
         None => {}
+    }
+    if let (Some(_), Some(held)) = (status, held) {
+        told += &format!("; {held}");
     }
     let times = match sent {
         0 => "not sent, ".to_owned(),
@@ -55,7 +59,8 @@ fn unanswered(error: &str) -> Cow<'_, str> {
         "timeout" => "no answer in time",
         "denied" => "refused by the host: nobody granted it",
         "read-only" => "refused by the host: it may change nothing in the cloud",
-        "throttled" => "refused by the host: its own limit of requests is used up",
+        // A leader of an older version does not say which.
+        "throttled" => "held back by the host: the cloud asked for a pause, or a limit of the host is used up",
         "unbound" => "refused by the host: the endpoint has no URL",
         "unknown-credential" => "refused by the host: a credential is missing",
         "too-large" => "larger than a limit of the host",
@@ -101,6 +106,15 @@ mod tests {
             error: Some("denied".into()),
             ..lost.clone()
         };
+        let pause = "the cloud asked for no requests for another 30 s";
+        let throttled = CloudRequest { status: Some(429), held: Some(pause.into()), ..request() };
+        let held = |held: Option<&str>| CloudRequest {
+            error: Some("throttled".into()),
+            held: held.map(Into::into),
+            sent: 0,
+            ..lost.clone()
+        };
+        let own = "the host sends 250 requests in 60 s; the next one can go in 7 s (limit requests-per-minute)";
         let broken = CloudRequest { status: Some(200), error: Some("other".into()), ..request() };
         let nameless = CloudRequest { status: Some(599), request_id: None, at: String::new(), ..request() };
         let post = "POST https://api.example/v2/load_balancers (endpoint api)";
@@ -112,11 +126,21 @@ mod tests {
                 "GET https://api.example/v1/things/7 (GET /things/{id}, endpoint api)",
                 format!("422 Unprocessable Entity, request ID r-1 ({ago}"),
             ),
-            (lost, post, format!("no answer in time (sent 3 times, {ago}")),
+            (lost.clone(), post, format!("no answer in time (sent 3 times, {ago}")),
             (
                 refused,
                 "POST /v2/load_balancers (endpoint api)",
                 format!("refused by the host: nobody granted it (not sent, {ago}"),
+            ),
+            (throttled, post, format!("429 Too Many Requests, request ID r-1; {pause} ({ago}")),
+            (held(Some(pause)), post, format!("held back by the host: {pause} (not sent, {ago}")),
+            (held(Some(own)), post, format!("held back by the host: {own} (not sent, {ago}")),
+            (
+                held(None),
+                post,
+                format!(
+                    "held back by the host: the cloud asked for a pause, or a limit of the host is used up (not sent, {ago}"
+                ),
             ),
             (broken, post, format!("200 OK, and that was no answer to use: other, request ID r-1 ({ago}")),
             (nameless, post, "599, without a request ID (5 s ago)".to_owned()),

@@ -172,7 +172,7 @@ impl Explanation {
 
     /// The last try failed, and this is done about it.
     fn failed(&mut self, last: LastTry, target: &Target) {
-        self.advice.extend(super::advice::of(&last.reaction, target));
+        self.advice.extend(super::advice::of(&last.reaction, last.request.as_ref(), target));
         let LastTry { message, reaction, seconds_ago, tries, request } = last;
         self.failure =
             Some(Failure { message, reaction: Some(reaction), seconds_ago: Some(seconds_ago), tries, request });

@@ -22,13 +22,15 @@ pub struct NoTurn {
     pub reason: NoTurnReason,
     /// When to try again, from now.
     pub retry_after: Duration,
+    /// The host's own limit that is the reason, by its name; none where the cloud said so.
+    pub limit: Option<&'static str>,
     /// For people.
     pub message: String,
 }
 
 impl NoTurn {
     pub(super) fn late() -> Self {
-        let message = "no time is left for this request".to_owned();
-        Self { reason: NoTurnReason::Throttled, retry_after: SOON, message }
+        let message = "no time is left for this request (limit call-time)".to_owned();
+        Self { reason: NoTurnReason::Throttled, retry_after: SOON, limit: Some("call-time"), message }
     }
 }

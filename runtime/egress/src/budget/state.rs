@@ -11,7 +11,7 @@ use super::no_turn::{NoTurn, NoTurnReason, SOON};
 use super::rate_limit_headers::RateLimitHeaders;
 use super::settings::{BudgetSettings, Class, DEFAULT_BURST, Doubling, doubling};
 use super::wait_queue::WaitQueue;
-use super::windows::Windows;
+use super::windows::{HOUR, Windows};
 
 /// Least pause after a 429.
 const MIN_PAUSE: Duration = Duration::from_secs(1);
@@ -51,6 +51,8 @@ pub(super) struct State {
     pub(super) in_flight: usize,
     /// The cloud wants no requests before.
     pub(super) pause: Option<Instant>,
+    /// The status with which it said so.
+    pause_status: u16,
     /// No answer has shown yet that the pause was long enough.
     pub(super) unproven: bool,
     /// Pauses after a 429 that tells no time.
@@ -90,6 +92,7 @@ impl State {
             breaker: Breaker::new(settings),
             in_flight: 0,
             pause: None,
+            pause_status: 0,
             unproven: false,
             untold: None,
             probing: false,
@@ -104,6 +107,7 @@ impl State {
         Self {
             windows: self.windows.with(settings),
             pause: self.pause,
+            pause_status: self.pause_status,
             unproven: self.unproven,
             quota: self.quota,
             ..Self::new(settings)
@@ -164,6 +168,7 @@ impl State {
     /// True when that made the pause longer.
     pub(super) fn slow_down(
         &mut self,
+        status: u16,
         told: &RateLimitHeaders,
         probe: bool,
         now: Instant,
@@ -193,6 +198,7 @@ impl State {
             return false;
         }
         self.pause = Some(until);
+        self.pause_status = status;
         true
     }
 
@@ -204,7 +210,7 @@ impl State {
                 "the cloud failed to answer {} times in a row; the next attempt is in {seconds} s",
                 self.breaker.failures()
             ),
-            Why::Paused => format!("the cloud asked for no requests for another {seconds} s"),
+            Why::Paused => self.paused(retry_after),
             Why::Probing => "the cloud has not answered yet to a first request after a pause".to_owned(),
             Why::Reserve => {
                 let quota = self.quota.and_then(|quota| quota.remaining.zip(quota.limit));
@@ -212,17 +218,30 @@ impl State {
                 format!("{left} remains of the cloud's limit, kept for more urgent work for another {seconds} s")
             }
             Why::Busy => format!("others went first, and {} requests are under way", self.in_flight),
-            Why::Full(most, length) => format!(
-                "{most} requests in {} s are as many as the cloud takes; the next one can go in {seconds} s",
-                length.as_secs()
-            ),
+            Why::Full(most, length) => {
+                format!("the host sends {most} requests in {} s; the next one can go in {seconds} s", length.as_secs())
+            }
             Why::Rate => format!(
                 "more requests wait than {} per second let through; the turn would come in {seconds} s",
                 settings.rate()
             ),
         };
+        let limit = match blocked.why {
+            Why::Open | Why::Paused | Why::Probing | Why::Reserve => None,
+            Why::Busy => Some("concurrent-requests"),
+            Why::Full(_, HOUR) => Some("requests-per-hour"),
+            Why::Full(..) => Some("requests-per-minute"),
+            Why::Rate => Some("requests-per-second"),
+        };
+        let named = limit.map(|limit| format!(" (limit {limit})")).unwrap_or_default();
+        let message = message + &named;
         let reason = if self.breaker.is_open() { NoTurnReason::Open } else { NoTurnReason::Throttled };
-        NoTurn { reason, retry_after, message }
+        NoTurn { reason, retry_after, limit, message }
+    }
+
+    /// What is said while the cloud wants no requests.
+    pub(super) fn paused(&self, left: Duration) -> String {
+        format!("the cloud asked for no requests for another {} s ({})", seconds(left), self.pause_status)
     }
 }
 

@@ -169,7 +169,10 @@ async fn whoever_cannot_get_a_turn_in_time_is_told_at_once_and_when_to_come_back
     }
     let refused = budget.acquire(Class::Initialise, far()).await.err().unwrap();
     assert_eq!((refused.reason, refused.retry_after), (NoTurnReason::Throttled, 1100 * MS));
-    assert_eq!(refused.message, "more requests wait than 10 per second let through; the turn would come in 2 s");
+    assert_eq!(
+        refused.message,
+        "more requests wait than 10 per second let through; the turn would come in 2 s (limit requests-per-second)"
+    );
     // Nobody is before it.
     assert_eq!(budget.acquire(Class::Write, far()).await.unwrap().waited(), 100 * MS);
     // Of the others, the last one has lost its turn to it.

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::settings::BudgetSettings;
 
 const MINUTE: Duration = Duration::from_mins(1);
-const HOUR: Duration = Duration::from_hours(1);
+pub(super) const HOUR: Duration = Duration::from_hours(1);
 
 /// Full while as many requests are under way or have ended in it as the cloud takes. One counts from its beginning to a minute,
 /// or an hour, after its end: when in between the cloud counts it, nobody knows.

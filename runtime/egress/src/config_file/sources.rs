@@ -10,6 +10,12 @@ use super::keys::Key;
 use super::secret_names::looks_secret;
 use super::value::FoundValue;
 
+/// Whether a grant is for this variable: by its name, or by a pattern that ends in `*`, as in `DO_*`.
+#[must_use]
+pub fn grants(grant: &str, name: &str) -> bool {
+    grant.strip_suffix('*').map_or(grant == name, |prefix| name.starts_with(prefix))
+}
+
 /// Environment variables that the operator grants to a provider. Values of others are not even held.
 #[derive(Clone, Default)]
 pub struct Environment {
@@ -18,12 +24,10 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// `variables` as far as they are granted: by their name, or by a pattern that ends in `*`, as in `DO_*`.
+    /// `variables` as far as one of these [`grants`] them.
     #[must_use]
-    pub fn new(grants: &[String], variables: impl IntoIterator<Item = (String, String)>) -> Self {
-        let is_granted = |name: &str| {
-            grants.iter().any(|grant| grant.strip_suffix('*').map_or(grant == name, |prefix| name.starts_with(prefix)))
-        };
+    pub fn new(granted: &[String], variables: impl IntoIterator<Item = (String, String)>) -> Self {
+        let is_granted = |name: &str| granted.iter().any(|grant| grants(grant, name));
         let mut environment = Self::default();
         for (name, value) in variables {
             if is_granted(&name) {

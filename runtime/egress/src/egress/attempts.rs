@@ -65,8 +65,9 @@ impl Egress {
             let mut permit = match permit {
                 Ok(permit) => permit,
                 Err(refusal) => {
+                    let (held, limit) = (Some(refusal.message.clone()), refusal.limit);
                     let mut error = prefix(TransportError { maybe_sent, ..refusal.into() });
-                    let nothing = Answered { error: Some(error.reason), ..Answered::default() };
+                    let nothing = Answered { error: Some(error.reason), held, limit, ..Answered::default() };
                     error.failed = Some(self.failed(request, target, operation, nothing, sent));
                     self.tell(
                         &request.endpoint,
@@ -155,6 +156,7 @@ impl Egress {
                 }
                 _ => {
                     answered.error = answer.as_ref().err().map(|error| error.reason);
+                    answered.held = budget.pause();
                     let failed = match &answer {
                         Ok((answer, _)) if is_good(answer.status) => None,
                         _ => Some(self.failed(request, target, operation, answered, sent)),

@@ -22,6 +22,10 @@ pub(super) struct Answered {
     pub(super) request_id: Option<String>,
     /// Why that is no answer.
     pub(super) error: Option<TransportReason>,
+    /// Why nothing is sent for now.
+    pub(super) held: Option<String>,
+    /// The host's own limit that is the reason.
+    pub(super) limit: Option<&'static str>,
 }
 
 impl Egress {
@@ -37,11 +41,13 @@ impl Egress {
         let base = &target.base.url;
         // Of the base URL, people know where it leads: what stands before the host is no part of it.
         let path = format!("{}{}", base.path().trim_end_matches('/'), request.path);
-        let Answered { status, request_id, error } = answered;
+        let Answered { status, request_id, error, held, limit } = answered;
         Arc::new(FailedRequest {
             origin: base.origin().ascii_serialization(),
             path: line(&self.secrets.veil().text(&path), MAX_PATH),
             status,
+            held,
+            limit,
             request_id,
             sent,
             ..self.unsent(request, operation, error)
@@ -64,6 +70,8 @@ impl Egress {
             path: String::new(),
             status: None,
             error: error.map(TransportReason::as_str),
+            held: None,
+            limit: None,
             request_id: None,
             sent: 0,
             at: Instant::now(),

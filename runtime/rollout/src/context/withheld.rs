@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ccm_cloud::{Descriptor, Source};
+use ccm_cloud::{Descriptor, Source, TlsSources};
 use ccm_egress::config::Environment;
 use ccm_egress::line;
 
@@ -10,7 +10,7 @@ use super::{PROXY_EXCEPTIONS, PROXY_VARIABLES};
 use crate::config::ProviderConfig;
 
 /// So many bytes of a name are told: the component chooses it.
-const MAX_NAME: usize = 64;
+pub(super) const MAX_NAME: usize = 64;
 /// So much is told of what a component wants one variable for.
 const MAX_USES: usize = 3;
 
@@ -42,10 +42,7 @@ impl Withheld {
             if !grants.endpoints.contains_key(&endpoint.name) {
                 all.add(environment, &endpoint.base_url, || named("endpoint", &endpoint.name), false);
             }
-            let tls = endpoint.tls.iter().flat_map(|tls| {
-                let certificates = [&tls.ca_file, &tls.ca_certificates, &tls.client_certificate, &tls.client_key];
-                certificates.into_iter().chain([&tls.verify, &tls.skip_verification])
-            });
+            let tls = endpoint.tls.iter().flat_map(TlsSources::all);
             tls.for_each(|source| all.add(environment, source, || named("TLS of endpoint", &endpoint.name), false));
         }
         if !descriptor.endpoints.is_empty() && !grants.proxies.contains_key("*") {

@@ -147,6 +147,26 @@ async fn environment_variables_count_only_where_they_are_granted() {
     host.end().await;
 }
 
+/// It was in no log, and the provider did as if nothing were set.
+#[tokio::test]
+async fn a_misspelt_variable_is_warned_of_once_also_by_a_host_whose_component_is_not_taken() {
+    let stage = Stage::new().await;
+    let environment = [("SCRIPTED_MODO", "gay"), TOKEN];
+    let told = "SCRIPTED_MODO (did you mean SCRIPTED_MOOD?)";
+    for (flags, then) in [
+        (["--allow-env=SCRIPTED_TOKEN", "--allow-loopback"], "provider taken"),
+        (["--allow-env=SCRIPTED_*", "--setting=moood=gay"], "provider not taken"),
+    ] {
+        let host = stage.scripted(&environment, &flags);
+        host.await_log(LIMIT, &[then]).await.unwrap();
+        let warning = host.await_log(LIMIT, &["no provider reads them"]).await.unwrap();
+        assert!(warning.contains("\"WARN\"") && warning.contains(told), "{warning}");
+        let log = host.log_text();
+        assert_eq!(log.lines().filter(|line| line.contains(told)).count(), 1, "{log}");
+        host.end().await;
+    }
+}
+
 /// What a catalogue names is only a proposal.
 #[tokio::test]
 async fn a_host_that_the_provider_found_is_asked_only_where_it_is_granted() {

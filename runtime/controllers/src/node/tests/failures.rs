@@ -259,6 +259,8 @@ async fn a_try_that_failed_is_remembered_with_its_request_until_one_succeeds() {
         path: "/servers/7".into(),
         status: Some(503),
         error: None,
+        held: None,
+        limit: None,
         request_id: Some("r-7".into()),
         sent: 3,
         at: tokio::time::Instant::now(),

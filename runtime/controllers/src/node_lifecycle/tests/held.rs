@@ -168,6 +168,8 @@ async fn whoever_asks_is_told_which_budget_holds_a_deletion_and_nothing_of_it_on
         path: "/servers/n03".into(),
         status: Some(503),
         error: None,
+        held: None,
+        limit: None,
         request_id: Some("r-7".into()),
         sent: 3,
         at: tokio::time::Instant::now(),

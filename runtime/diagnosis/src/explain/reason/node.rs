@@ -126,8 +126,9 @@ fn initialised(told: &mut Explanation, facts: Option<&NodeFacts>, lifecycle: &Li
             told.is(Verdict::Wrong, "it is not Ready, and its machine could not be determined: it stays");
             let (message, reaction) = (lifecycle.failure.clone().unwrap_or_default(), lifecycle.answer.clone());
             let target = Target::Node { name: String::new() };
-            told.advice.extend(reaction.as_deref().and_then(|reaction| super::super::advice::of(reaction, &target)));
             let request = lifecycle.request.clone();
+            let advice = |reaction| super::super::advice::of(reaction, request.as_ref(), &target);
+            told.advice.extend(reaction.as_deref().and_then(advice));
             let seconds_ago = lifecycle.answered_seconds_ago;
             told.failure =
                 Some(super::Failure { message, reaction, seconds_ago, request, ..super::Failure::default() });

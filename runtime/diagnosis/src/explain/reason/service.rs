@@ -68,7 +68,7 @@ fn by_leader(
         },
         (None, Some(reason)) => {
             told.is(Verdict::Wrong, format!("its load balancer is not as it should be ({reason})"));
-            told.advice.extend(reaction_of(&reason).and_then(|reaction| advice::of(reaction.as_str(), target)));
+            told.advice.extend(reaction_of(&reason).and_then(|reaction| advice::of(reaction.as_str(), None, target)));
             if reason == "Stranded" {
                 told.advise("let a provider serve its class again, or give the load balancer up (docs/guides/load-balancers.md#stranded)");
             }
@@ -133,7 +133,7 @@ fn by_object(told: &mut Explanation, target: &Target, facts: Option<&ServiceFact
                 reaction: reaction.map(ToOwned::to_owned),
                 ..Failure::default()
             });
-            told.advice.extend(reaction.and_then(|reaction| advice::of(reaction, target)));
+            told.advice.extend(reaction.and_then(|reaction| advice::of(reaction, None, target)));
             told.next = Some("not known: only the leader knows it".to_owned());
         }
         _ if !addresses.is_empty() => {

@@ -36,6 +36,8 @@ async fn a_refused_request_is_told_with_place_status_id_and_how_often_it_was_sen
         path: "/things/7".to_owned(),
         status: Some(503),
         error: None,
+        held: None,
+        limit: None,
         request_id: Some("req-7".to_owned()),
         sent: 3,
         at: request.at,
@@ -85,6 +87,43 @@ async fn a_request_without_a_usable_answer_is_told_with_what_is_known() {
     rig.egress.send(post(Effect::Once), &call).await.unwrap_err();
     let request = told(&call).unwrap();
     assert_eq!((request.error, request.status, request.sent), (Some("connect"), None, 3));
+}
+
+/// It was said to be the host's own limit, whoever had set it.
+#[tokio::test]
+async fn what_a_quota_holds_back_is_told_with_whose_it_is_and_until_when() {
+    let too_many = || Reply::Bytes(reply("429 Too Many Requests", "x-request-id: req-7\r\nretry-after: 42\r\n", "{}"));
+    for attempts in [1, 3] {
+        let rig = Rig::with(Cloud::start(move |_| too_many()), Arc::default(), Arc::new(Alone), |settings| {
+            settings.retry.attempts = attempts;
+        });
+        // The answer itself, where it is the last try, and then no turn for another one.
+        let first = if attempts == 1 { (Some(429), None, 1) } else { (None, Some("throttled"), 1) };
+        for wanted in [first, (None, Some("throttled"), 0)] {
+            let call = call();
+            let _answer = rig.egress.send(get("/"), &call).await;
+            let told = told(&call).unwrap();
+            assert_eq!(((told.status, told.error, told.sent), told.limit), (wanted, None));
+            let held = told.held.as_deref().unwrap_or_default();
+            assert!(
+                held.starts_with("the cloud asked for no requests for another 4") && held.ends_with(" s (429)"),
+                "{held}"
+            );
+        }
+    }
+    let rig = Rig::with(Cloud::start(|_| ok("{}")), Arc::default(), Arc::new(Alone), |settings| {
+        settings.budget.per_minute = NonZeroU32::new(1);
+    });
+    rig.egress.send(get("/"), &call()).await.unwrap();
+    let call = call();
+    rig.egress.send(get("/"), &call).await.unwrap_err();
+    let own = told(&call).unwrap();
+    assert_eq!((own.error, own.sent, own.limit), (Some("throttled"), 0, Some("requests-per-minute")));
+    assert!(
+        own.held.as_deref().is_some_and(|held| held.starts_with("the host sends 1 requests in 60 s")),
+        "{:?}",
+        own.held
+    );
 }
 
 /// A change is not sent by a process that does not lead any more, and one that waits too long for its turn is not sent either.

@@ -1,6 +1,7 @@
 //! The way from here to the cloud, and what the cloud leaves to the leader.
 
 use ccm_e2e::host::{component, until};
+use ccm_sim_digitalocean::{Act, Fault, Requests, TOKEN, When};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use serde_json::{Value, json};
 
@@ -145,6 +146,49 @@ async fn what_stands_in_the_way_to_the_cloud_is_told_once_and_by_its_name() {
                 that";
     assert_eq!(withheld(&[]), [told]);
     assert_eq!(withheld(&["--allow-env=REG*"]), [""; 0]);
+    let flags = [&offline[..], &["--endpoint=api=https://api.example", "--allow-env=DO_*"]].concat();
+    let answer = asked_in(&[("REGOIN", "fra1"), ("DO_CLUSTERID", "c")], &flags);
+    let told = "granted or set here, and no provider reads it: DO_CLUSTERID (did you mean DO_CLUSTER_ID?), REGOIN (did you mean REGION?)";
+    let is_told = |finding: &&Value| finding["judgement"] == "note" && finding["found"] == told;
+    assert_eq!(answer.of("providers").into_iter().filter(is_told).count(), 1, "{}", answer.text);
+}
+
+/// Whoever read it looked for a firewall.
+// The cloud answers while the program is waited for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_cloud_that_takes_no_more_requests_is_told_as_such_and_with_the_time_that_it_asks_for() {
+    let stage = Stage::new().await;
+    let cloud = Cloud::calm().await;
+    let flags = [
+        format!("--provider={}", component("providers/digitalocean.wasm").unwrap().display()),
+        format!("--credential=access-token=file:{}", stage.file("token", TOKEN).display()),
+        format!("--endpoint=api={}", cloud.url()),
+    ];
+    let own = ["--cloud-provider=digitalocean", "--allow-http", "--allow-loopback", "--online"];
+    let look = |more: &[&str]| {
+        let flags: Vec<&str> = flags.iter().map(String::as_str).chain(own).chain(more.iter().copied()).collect();
+        doctor(&stage.cluster.kubeconfig(), &flags)
+    };
+    cloud.plan(Fault {
+        of: Requests::All,
+        nth: 1,
+        times: 100,
+        every: 0,
+        when: When::Before,
+        act: Act::TooMany(Some(42)),
+    });
+    let answer = look(&[]);
+    let [_, found, fix] = only_wrong(&answer, "providers");
+    assert!(
+        found.contains("the cloud asked for no requests for another")
+            && found.contains("(429)")
+            && !fix.contains("firewall"),
+        "{}",
+        answer.text
+    );
+    assert!(fix.starts_with("wait: the cloud asked for no requests for another 4"), "{fix}");
+    assert!(answer.are_all("endpoints", "good"), "it answers: {}", answer.text);
+    cloud.unsettled("no host has worked with it");
 }
 
 /// Whoever runs it where requests are counted, or logged, is not to be surprised.

@@ -128,6 +128,39 @@ fn check_says_which_variables_the_component_declares_and_is_not_granted() {
     assert!(granted.0 == Some(0) && !granted.1.contains("note: "), "{}", granted.1);
 }
 
+/// The cloud's default region was asked, and nothing said that the variable was misspelt.
+#[test]
+fn check_says_which_variables_nobody_reads_and_which_were_probably_meant() {
+    let component = ccm_e2e::host::component("providers/digitalocean.wasm").unwrap();
+    let component = component.to_str().unwrap();
+    let check = |environment: &[(&str, &str)], flags: &[&str]| {
+        let mut command = Command::new(program().unwrap());
+        command
+            .env_clear()
+            .envs([("HOME", "/"), ("HTTP_PROXY", "http://127.0.0.1:1")])
+            .envs(environment.iter().copied());
+        let flags = [&["check", component, "--cloud-provider=digitalocean"], flags].concat();
+        let Output { status, stdout, stderr } = ended(command.args(flags));
+        (status.code(), String::from_utf8(stdout).unwrap() + &String::from_utf8(stderr).unwrap())
+    };
+    let flags =
+        ["--allow-env=REGION,DO_*", "--endpoint=api=https://api.example", "--credential=access-token=env:TOKEN"];
+    let token = ("TOKEN", "correct-horse-battery");
+    let told = check(&[token, ("REGOIN", "fra1"), ("DO_CLUSTERID", "c")], &flags);
+    let note = "\nnote: granted or set here, and the provider does not read it: DO_CLUSTERID (did you mean DO_CLUSTER_ID?), REGOIN \
+                (did you mean REGION?); correct the name, or leave it out\n";
+    says(&told, 0, &["passes the gate\n", note]);
+    // Also where nothing else is known of the configuration, and where it is the flag that is misspelt.
+    says(&check(&[("REGOIN", "fra1")], &[]), 0, &["the provider does not read it: REGOIN (did you mean REGION?); "]);
+    says(
+        &check(&[], &["--allow-env=REGIO"]),
+        1,
+        &["(step grants)", "does not read it: REGIO (did you mean REGION?); "],
+    );
+    let told = check(&[token, ("REGION", "fra1"), ("DO_CLUSTER_ID", "c")], &flags);
+    assert!(told.0 == Some(0) && !told.1.contains("note: "), "{}", told.1);
+}
+
 #[tokio::test]
 async fn push_puts_a_component_into_the_config_map_that_a_host_watches() {
     let stage = Stage::new().await;
