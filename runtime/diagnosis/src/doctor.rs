@@ -130,7 +130,8 @@ async fn of_cluster(client: &Client, clock: Clock, settings: DoctorSettings) -> 
     let mut findings = vec![];
     let PeerSettings { namespace, .. } = &settings.peers;
     let pods = pods::living(client, namespace).await;
-    let purpose = Purpose::find(client, namespace, pods.as_deref(), settings.is_dry_run).await;
+    let hosts = purpose::hosts(client, namespace, pods.as_deref()).await;
+    let purpose = Purpose::of(&hosts, settings.is_dry_run);
     let leases = leases::Judge {
         peers: &settings.peers,
         is_elected: settings.is_elected,
@@ -140,8 +141,13 @@ async fn of_cluster(client: &Client, clock: Clock, settings: DoctorSettings) -> 
     };
     // To look at a Lease takes some seconds, as does the compiler.
     let ((of_leases, led), (of_providers, providers)) = tokio::join!(leases.read(client, clock), Box::pin(judging));
-    let wanted =
-        rights::Wanted { peers: &settings.peers, providers: &configs, is_named: settings.is_source_named, purpose };
+    let wanted = rights::Wanted {
+        peers: &settings.peers,
+        providers: &configs,
+        is_named: settings.is_source_named,
+        purpose,
+        hosts: &hosts,
+    };
     findings.extend(rights::review(client, &settings.rights_of, &wanted).await);
     findings.extend(of_leases);
     let patience = patience(settings.waiting_after);

@@ -131,7 +131,7 @@ impl Totals {
     }
 
     /// Counts an object that was looked at.
-    pub(crate) fn add(&mut self, object: &ObjectPlan) {
+    pub fn add(&mut self, object: &ObjectPlan) {
         let one_more = |count: &mut usize| *count = count.saturating_add(1);
         one_more(&mut self.looked_at);
         for write in &object.writes {

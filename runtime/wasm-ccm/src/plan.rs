@@ -1,5 +1,6 @@
 //! `wasm-ccm plan`: from the command line of `run` to what [`ccm_plan`] needs.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +28,19 @@ const LIMIT: Duration = Duration::from_secs(60 * 60);
 /// What the document begins with that JSON is printed as.
 const OPENING: &str = "{\n\"objects\": [";
 
-/// Says what a host with these flags would write.
+/// Why a plan ends before it is whole: nobody reads it any more, as where `head` has what it wants.
+#[derive(Debug)]
+struct Unread;
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("nobody reads the plan any more")
+    }
+}
+
+impl std::error::Error for Unread {}
+
+/// Says what a host with these flags would write. Where nobody reads it any more, no more is asked, and the verdict is that of what was found.
 ///
 /// # Errors
 ///
@@ -39,20 +52,35 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<Verdict> {
     let configs = run.providers()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let mut printer = Printer { output: args.output, objects: 0 };
+    let mut so_far = Totals::default();
+    // One object is all that there is to ask about.
+    let has_more = wanted.is_none();
     let planned = runtime.block_on(async {
-        let mut found = |object: ObjectPlan| Ok(output::print_part(&printer.object(&object)?)?);
+        let mut found = |object: ObjectPlan| {
+            so_far.add(&object);
+            let is_read = output::print_part(&printer.object(&object)?)?;
+            if is_read || !has_more { Ok(()) } else { Err(Unread.into()) }
+        };
         let planned = Box::pin(planned(run, &selection, &configs, wanted, &mut found));
         tokio::time::timeout(LIMIT, planned).await.with_context(|| format!("the plan was not made within {LIMIT:?}"))?
     });
     // Does not wait for the compiler, which cannot be stopped.
     runtime.shutdown_background();
-    let totals = planned?;
+    let totals = match planned {
+        Err(error) if error.is::<Unread>() => return Ok(verdict(&so_far, false)),
+        planned => planned?,
+    };
     output::print(&printer.end(&totals))?;
-    Ok(match (totals.has_changes(), totals.has_unknown()) {
+    Ok(verdict(&totals, true))
+}
+
+/// What it comes to: of all, or of those so far.
+const fn verdict(totals: &Totals, are_all: bool) -> Verdict {
+    match (totals.has_changes(), totals.has_unknown() || !are_all) {
         (true, _) => Verdict::Changes,
         (false, true) => Verdict::Unjudged,
         (false, false) => Verdict::Good,
-    })
+    }
 }
 
 /// Says what is printed of a plan, object by object: nobody holds what all of a large cluster comes to.

@@ -16,6 +16,7 @@ use super::error::{SyncError, Task, may_need_ensure};
 use super::fingerprint;
 use super::job::Job;
 use super::key::Key;
+use super::metrics::Operation;
 use super::offer::Offer;
 use super::plan::{Action, Reason};
 use super::predicates::has_finalizer;
@@ -70,7 +71,7 @@ impl Syncer {
             true => provider.load_balancers.ensure_unhurried(view, backends),
             false => provider.load_balancers.ensure(view, backends),
         };
-        let outcome = self.call("ensure", &provider, asked, |outcome| outcome.failure.as_ref()).await;
+        let outcome = self.call(Operation::Ensure, &provider, asked, |outcome| outcome.failure.as_ref()).await;
         let mut outcome = outcome.unwrap_or_else(Outcome::failed);
         if outcome.failure.is_none() && outcome.ingress.is_empty() {
             let why = "the provider says that it is done, and names no address";
@@ -99,7 +100,7 @@ impl Syncer {
         self.metrics.updates.inc();
         let begun = Instant::now();
         let asked = provider.load_balancers.update_backends(view, Arc::clone(&job.backends.list));
-        let outcome = self.call("update", &provider, asked, |outcome| outcome.failure.as_ref()).await;
+        let outcome = self.call(Operation::Update, &provider, asked, |outcome| outcome.failure.as_ref()).await;
         let mut outcome = outcome.unwrap_or_else(Outcome::failed);
         self.chose(key, &mut job, &mut outcome);
         let gone = match &outcome.failure {
@@ -148,7 +149,7 @@ impl Syncer {
             return false;
         }
         let asked = job.provider.load_balancers.get(job.view.clone());
-        let found = self.call("get", &job.provider, asked, |found| found.as_ref().err()).await;
+        let found = self.call(Operation::Get, &job.provider, asked, |found| found.as_ref().err()).await;
         matches!(found, Ok(Ok(None)))
     }
 

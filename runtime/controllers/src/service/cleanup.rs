@@ -14,6 +14,7 @@ use super::entry::Purpose;
 use super::error::{SLOWLY, SyncError, Task};
 use super::judge::Bequest;
 use super::key::Key;
+use super::metrics::Operation;
 use super::offer::Offer;
 use super::ownership::Work;
 use super::predicates::has_finalizer;
@@ -155,7 +156,8 @@ impl Syncer {
         if self.is_withdrawn(&provider) {
             return Err(None);
         }
-        let call = self.call("orphan", &provider, provider.load_balancers.orphan(view), |answer| answer.as_ref().err());
+        let call = self
+            .call(Operation::Orphan, &provider, provider.load_balancers.orphan(view), |answer| answer.as_ref().err());
         let answer = self.in_time(Task::Orphan, call).await.map_err(Some)?;
         match answer.and_then(|answer| answer) {
             Ok(changes) => {
@@ -345,8 +347,9 @@ impl Syncer {
         }
         self.reporter(key, service).announce(purpose).await;
         self.memory.with(key, |entry| entry.deletion_begins());
-        let call =
-            self.call("delete", &provider, provider.load_balancers.delete(view), |outcome| outcome.failure.as_ref());
+        let call = self.call(Operation::Delete, &provider, provider.load_balancers.delete(view), |outcome| {
+            outcome.failure.as_ref()
+        });
         let outcome = self.in_time(Task::Delete, call).await.map_err(Some)?;
         let outcome = outcome.unwrap_or_else(Outcome::failed);
         self.progressed(key, &outcome);

@@ -13,6 +13,7 @@ use super::error::{SyncError, Task};
 use super::fingerprint;
 use super::job::Job;
 use super::key::Key;
+use super::metrics::Operation;
 use super::report::NOT_SYNCED;
 use super::syncer::Syncer;
 use super::write::{Changes, Written};
@@ -72,7 +73,7 @@ impl Syncer {
         self.metrics.updates.inc();
         let begun = Instant::now();
         let asked = provider.load_balancers.update_backends(job.view.clone(), Arc::clone(&job.backends.list));
-        let outcome = self.call("update", &provider, asked, |outcome| outcome.failure.as_ref()).await;
+        let outcome = self.call(Operation::Update, &provider, asked, |outcome| outcome.failure.as_ref()).await;
         let mut outcome = outcome.unwrap_or_else(Outcome::failed);
         self.metrics.update_latency.observe(begun.elapsed().as_secs_f64());
         self.chose(key, &mut job, &mut outcome);

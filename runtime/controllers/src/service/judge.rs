@@ -17,6 +17,7 @@ use super::claims::{Claim, Going};
 use super::digest::Digest;
 use super::error::{SyncError, Task};
 use super::key::{Key, key};
+use super::metrics::Operation;
 use super::offer::{Offer, is_offered};
 use super::ownership::Work;
 use super::predicates::has_finalizer;
@@ -262,7 +263,7 @@ impl Syncer {
             Permit::Held => None,
         };
         let asked = asker.provider.load_balancers.get_mark(view);
-        let mark = self.call("mark", asker.provider, asked, |answer| answer.as_ref().err()).await;
+        let mark = self.call(Operation::Mark, asker.provider, asked, |answer| answer.as_ref().err()).await;
         mark.and_then(|mark| mark).map_err(unknown)
     }
 

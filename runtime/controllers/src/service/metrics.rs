@@ -17,7 +17,50 @@ use super::condition::reasons;
 use crate::metrics::FloatGauge;
 
 /// What providers are asked to do about load balancers.
-const OPERATIONS: [&str; 8] = ["ensure", "update", "delete", "get", "mark", "orphan", "locks", "survey"];
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Ensure,
+    Update,
+    Delete,
+    Get,
+    Mark,
+    Orphan,
+    Locks,
+    Survey,
+}
+
+impl Operation {
+    const ALL: [Self; 8] =
+        [Self::Ensure, Self::Update, Self::Delete, Self::Get, Self::Mark, Self::Orphan, Self::Locks, Self::Survey];
+
+    /// In the contract.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Ensure => "load-balancers.ensure",
+            Self::Update => "load-balancers.update-backends",
+            Self::Delete => "load-balancers.ensure-deleted",
+            Self::Get => "load-balancers.get",
+            Self::Mark => "load-balancers.get-mark",
+            Self::Orphan => "load-balancer-orphan.orphan",
+            Self::Locks => "load-balancers.locks",
+            Self::Survey => "load-balancer-survey.survey",
+        }
+    }
+
+    /// In the metrics.
+    const fn label(self) -> &'static str {
+        match self {
+            Self::Ensure => "ensure",
+            Self::Update => "update",
+            Self::Delete => "delete",
+            Self::Get => "get",
+            Self::Mark => "mark",
+            Self::Orphan => "orphan",
+            Self::Locks => "locks",
+            Self::Survey => "survey",
+        }
+    }
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OperationLabels {
@@ -84,10 +127,9 @@ impl ServiceMetrics {
         let name = "service_controller_update_loadbalancer_host_latency_seconds";
         registry.register(name, help, this.update_latency.clone());
         // What alerts count is there before the first time.
-        for operation in OPERATIONS {
-            drop(
-                this.operations.get_or_create(&OperationLabels { operation, outcome: Reaction::Unauthorized.as_str() }),
-            );
+        for operation in Operation::ALL {
+            let labels = OperationLabels { operation: operation.label(), outcome: Reaction::Unauthorized.as_str() };
+            drop(this.operations.get_or_create(&labels));
         }
         let help = "Calls of providers about load balancers, by outcome: `ok`, or the reaction to the failure";
         registry.register("ccm_load_balancer_operations", help, this.operations.clone());
@@ -113,10 +155,9 @@ impl ServiceMetrics {
     }
 
     /// A call has ended.
-    pub(crate) fn called(&self, operation: &'static str, failure: Option<&Failure>, took: Duration) {
-        debug_assert!(OPERATIONS.contains(&operation), "{operation} does not count from zero");
+    pub(crate) fn called(&self, operation: Operation, failure: Option<&Failure>, took: Duration) {
         let outcome = failure.map_or("ok", |failure| failure.reaction.as_str());
-        let labels = OperationLabels { operation, outcome };
+        let labels = OperationLabels { operation: operation.label(), outcome };
         self.operations.get_or_create(&labels).inc();
         self.duration.get_or_create(&labels).observe(took.as_secs_f64());
     }

@@ -16,7 +16,7 @@ use super::key::Key;
 use super::living::Living;
 use super::locks::Locks;
 use super::memory::Memory;
-use super::metrics::ServiceMetrics;
+use super::metrics::{Operation, ServiceMetrics};
 use super::provider::{LoadBalancerMembers, Provider};
 use super::rounds::Refresh;
 use super::settings::ServiceSettings;
@@ -65,16 +65,16 @@ impl Syncer {
     /// There was no answer in time.
     pub(crate) async fn call<T>(
         &self,
-        operation: &'static str,
+        operation: Operation,
         provider: &Provider,
         answer: impl Future<Output = T>,
         failure: impl FnOnce(&T) -> Option<&Failure>,
     ) -> Result<T, Failure> {
         let begun = Instant::now();
         let limit = self.settings.call_timeout;
-        let answer = timeout(limit, answer).await.map_err(|_elapsed| {
-            Failure::unanswered(&format!("load-balancers.{operation}"), &provider.descriptor.name, limit)
-        });
+        let answer = timeout(limit, answer)
+            .await
+            .map_err(|_elapsed| Failure::unanswered(operation.name(), &provider.descriptor.name, limit));
         let failed = answer.as_ref().map_or_else(Some, failure);
         self.metrics.called(operation, failed, begun.elapsed());
         answer

@@ -10,6 +10,7 @@ use super::error::{SyncError, Task};
 use super::job::Job;
 use super::key::Key;
 use super::locks::Held;
+use super::metrics::Operation;
 use super::plan::Action;
 use super::provider::Provider;
 use super::syncer::Syncer;
@@ -25,7 +26,7 @@ impl Syncer {
     /// Waits until nobody else changes the same things, then for a permit to work.
     pub(crate) async fn turn(&self, provider: &Provider, view: &ccm_cloud::Service) -> Result<Turn<'_>, SyncError> {
         let asked = provider.load_balancers.locks(view.clone());
-        let names = self.call("locks", provider, asked, |answer| answer.as_ref().err()).await;
+        let names = self.call(Operation::Locks, provider, asked, |answer| answer.as_ref().err()).await;
         let names = names.and_then(|names| names).map_err(|failure| SyncError::Cloud { task: Task::Lock, failure })?;
         // Two providers may use the same word for different things.
         let names: BTreeSet<String> = names.into_iter().map(|name| format!("{}/{name}", provider.member)).collect();

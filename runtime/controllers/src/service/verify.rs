@@ -18,6 +18,7 @@ use super::found::Found;
 use super::job::Job;
 use super::key::{Key, key, send};
 use super::memory::Due;
+use super::metrics::Operation;
 use super::ownership::Work;
 use super::predicates::has_finalizer;
 use super::provider::Provider;
@@ -208,8 +209,9 @@ async fn differs(syncer: &Syncer, key: &Key, member: usize) -> Result<bool, Fail
     let changes = changes(syncer, key);
     let Some(job) = syncer.job(key, &provider).filter(is_compared) else { return Ok(false) };
     let told = as_stored(&job.view.ingress);
-    let found =
-        syncer.call("get", &provider, provider.load_balancers.get(job.view), |found| found.as_ref().err()).await;
+    let found = syncer
+        .call(Operation::Get, &provider, provider.load_balancers.get(job.view), |found| found.as_ref().err())
+        .await;
     let standing = match found.and_then(|found| found) {
         Ok(None) => Standing::Missing,
         Ok(Some(found)) if found.is_empty() => Standing::Differs(vec!["it has no address any more".into()]),
@@ -276,7 +278,7 @@ async fn survey(
         let wishes: Vec<Wish> = some.iter().map(wish).collect();
         let before: Vec<u64> = some.iter().map(|(key, _)| changes(syncer, key)).collect();
         let answer = provider.load_balancers.survey(Arc::clone(&backends.list), wishes);
-        let standings = syncer.call("survey", provider, answer, |answer| answer.as_ref().err()).await;
+        let standings = syncer.call(Operation::Survey, provider, answer, |answer| answer.as_ref().err()).await;
         goes_on();
         let standings = standings.and_then(|standings| standings).and_then(|standings| {
             let (asked, told) = (some.len(), standings.len());

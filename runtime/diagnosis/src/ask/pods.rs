@@ -1,6 +1,10 @@
 //! Pods in the namespace of the Lease: hosts, and other managers.
 
+use std::net::IpAddr;
+
 use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::core::{Selector, SelectorExt as _};
 use kube::{Client, ResourceExt as _};
 use serde::Deserialize;
 
@@ -16,6 +20,8 @@ const HOST: &str = "wasm-ccm";
 const PORT_NAMES: [&str; 2] = ["metrics", "health"];
 /// The flag of a host that writes nothing.
 const DRY_RUN: &str = "--dry-run";
+/// The flag with the health port.
+const SECURE_PORT: &str = "--secure-port";
 /// The health port, where a pod does not say.
 const PORT: i32 = 10_258;
 
@@ -38,23 +44,37 @@ struct Workload {
 
 #[derive(Clone, Deserialize)]
 struct WorkloadSpec {
+    /// A DaemonSet has none.
+    replicas: Option<i32>,
+    selector: LabelSelector,
     /// It has the form of a pod.
     template: Pod,
 }
 
-/// What the Deployments and DaemonSets of a namespace make: one pod for each.
+impl Workload {
+    /// Whether it made this pod, in this rollout or in one before. Who copies its labels by hand has no controller.
+    fn made(&self, pod: &Pod) -> bool {
+        let mut owners = pod.owner_references().iter().filter(|owner| owner.controller == Some(true));
+        owners.any(|owner| matches!(owner.kind.as_str(), "ReplicaSet" | "DaemonSet"))
+            && Selector::try_from(self.spec.selector.clone()).is_ok_and(|selector| selector.matches(pod.labels()))
+    }
+}
+
+/// What the Deployments and DaemonSets of a namespace make, one pod for each, and those of the `living` hosts that none of them made. One
+/// that wants no pods makes none.
 ///
 /// # Errors
 ///
 /// The API server does not give them: why.
-pub(crate) async fn intended(client: &Client, namespace: &str) -> Result<Vec<Pod>, String> {
-    let mut intended = vec![];
+pub(crate) async fn intended(client: &Client, namespace: &str, living: &[Pod]) -> Result<Vec<Pod>, String> {
+    let mut workloads: Vec<Workload> = vec![];
     for kind in ["deployments", "daemonsets"] {
-        let workloads: Vec<Workload> =
-            all(client, &format!("/apis/apps/v1/namespaces/{namespace}/{kind}"), None).await?;
-        intended.extend(workloads.into_iter().map(|workload| workload.spec.template));
+        workloads.extend(all::<Workload>(client, &format!("/apis/apps/v1/namespaces/{namespace}/{kind}"), None).await?);
     }
-    Ok(intended)
+    workloads.retain(|workload| workload.spec.replicas != Some(0));
+    let is_alone = |pod: &&Pod| is_host(pod) && !workloads.iter().any(|workload| workload.made(pod));
+    let alone: Vec<Pod> = living.iter().filter(is_alone).cloned().collect();
+    Ok(workloads.into_iter().map(|workload| workload.spec.template).chain(alone).collect())
 }
 
 /// Whether anything runs in it, or will.
@@ -70,13 +90,25 @@ pub(crate) fn is_host(pod: &Pod) -> bool {
     is_labelled || containers(pod).any(|container| program(container) == HOST)
 }
 
-/// Whether it is a host that writes nothing. The flag is read as the host reads it: the last one counts.
+/// Whether it is a host that writes nothing.
 pub(crate) fn is_dry_run(pod: &Pod) -> bool {
-    let said = |word: &str| {
-        let (name, value) = word.split_once('=').unwrap_or((word, "true"));
-        (name.replace('_', "-") == DRY_RUN).then_some(matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True"))
-    };
-    is_host(pod) && containers(pod).flat_map(words).filter_map(said).last() == Some(true)
+    is_host(pod) && host(pod).is_some_and(|host| is_on(host, DRY_RUN))
+}
+
+/// What a host creates at the API server to learn whose a token is and what it may get: where others than its machine reach its port.
+pub(crate) fn reviews(pod: &Pod) -> Vec<&'static str> {
+    let Some(host) = host(pod) else { return vec![] };
+    let address = flag(host, "--bind-address").and_then(|address| address.parse::<IpAddr>().ok());
+    let is_inside = address.is_some_and(|address| address.to_canonical().is_loopback());
+    let is_served = flag(host, SECURE_PORT) != Some("0");
+    if !is_served || (is_inside && !is_on(host, "--authentication-on-loopback")) {
+        return vec![];
+    }
+    // A file that is named has an account of its own.
+    let asks =
+        [("tokenreviews", "--authentication-kubeconfig"), ("subjectaccessreviews", "--authorization-kubeconfig")];
+    let is_own = |file: &str| flag(host, file).is_none_or(str::is_empty);
+    asks.into_iter().filter(|(_, file)| is_own(file)).map(|(review, _)| review).collect()
 }
 
 /// The program of another cloud controller manager in it.
@@ -94,9 +126,10 @@ pub(crate) fn may_hold(pod: &Pod, holder: &str) -> bool {
 
 /// The health port of a host: as its flag says it, else as its manifest calls it. It may have a port of the webhook, and sidecars have theirs.
 pub(crate) fn port(pod: &Pod) -> i32 {
-    let flagged = containers(pod).find_map(|container| flag(container, "--secure-port")?.parse().ok());
+    let Some(host) = host(pod) else { return PORT };
+    let flagged = flag(host, SECURE_PORT).and_then(|port| port.parse().ok());
     let named = |name: &str| {
-        let mut ports = containers(pod).flat_map(|container| container.ports.iter().flatten());
+        let mut ports = host.ports.iter().flatten();
         ports.find(|port| port.name.as_deref() == Some(name)).map(|port| port.container_port)
     };
     flagged.or_else(|| PORT_NAMES.iter().find_map(|name| named(name))).unwrap_or(PORT)
@@ -129,6 +162,12 @@ pub(crate) fn whose(pods: &[Pod], holder: &str) -> Whose {
     }
 }
 
+/// The container of a host. Sidecars have flags and ports of their own.
+fn host(pod: &Pod) -> Option<&Container> {
+    let ours = containers(pod).find(|container| program(container) == HOST);
+    ours.or_else(|| containers(pod).find(|container| container.name == HOST)).or_else(|| containers(pod).next())
+}
+
 /// All containers that stay.
 pub(crate) fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
     pod.spec.iter().flat_map(|spec| &spec.containers)
@@ -139,16 +178,31 @@ pub(crate) fn words(container: &Container) -> impl Iterator<Item = &str> {
     container.command.iter().chain(&container.args).flatten().map(String::as_str)
 }
 
-/// The value of a flag, in both forms.
+/// The value of a flag, in both forms. The last one counts, as for the programs: components of our manifests add theirs at the end.
 pub(crate) fn flag<'a>(container: &'a Container, name: &str) -> Option<&'a str> {
-    let mut words = words(container);
-    loop {
-        match words.next()?.strip_prefix(name) {
-            Some("") => return words.next(),
-            Some(rest) if rest.starts_with('=') => return rest.strip_prefix('='),
+    let (mut words, mut value) = (words(container), None);
+    while let Some(word) = words.next() {
+        match word.split_once('=') {
+            Some((left, right)) if is_named(left, name) => value = Some(right),
+            None if is_named(word, name) => value = words.next(),
             _ => {}
         }
     }
+    value
+}
+
+/// Whether a flag is given that needs no value. The last one counts.
+fn is_on(container: &Container, name: &str) -> bool {
+    let said = |word: &str| {
+        let (left, value) = word.split_once('=').unwrap_or((word, "true"));
+        is_named(left, name).then_some(matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True"))
+    };
+    words(container).filter_map(said).last() == Some(true)
+}
+
+/// As programs of Kubernetes read names.
+fn is_named(word: &str, name: &str) -> bool {
+    word.replace('_', "-") == name
 }
 
 /// The name of what it runs: of the command where one is given, else of the image.
@@ -217,9 +271,15 @@ mod tests {
             (json!(["--secure-port", "8443"]), json!([]), 8_443),
             (json!(["--secure-port=x"]), json!([webhook]), 10_258),
             (json!([]), json!([{ "containerPort": 10_260 }]), 10_258),
+            // A component of the manifests adds its flag at the end.
+            (json!(["--secure-port=8443", "--secure-port=10268"]), json!([]), 10_268),
         ] {
-            let more = json!({ "spec": { "containers": [{ "name": "c", "args": args, "ports": ports }] } });
-            assert_eq!(port(&pod("a", "b", &more)), wanted, "{args} {ports}");
+            let host = json!({ "name": "wasm-ccm", "args": args, "ports": ports });
+            let proxy = json!({ "name": "a", "args": ["--secure-port=9443"], "ports": [{ "name": "metrics", "containerPort": 9_443 }] });
+            for containers in [json!([host]), json!([proxy, host])] {
+                let more = json!({ "spec": { "containers": containers } });
+                assert_eq!(port(&pod("a", "b", &more)), wanted, "{containers}");
+            }
         }
     }
 
@@ -238,6 +298,46 @@ mod tests {
             let ours = pod("a", "b", &host(json!({ "app.kubernetes.io/name": "wasm-ccm" })));
             assert_eq!(is_dry_run(&ours), wanted, "{args}");
             assert!(!is_dry_run(&pod("a", "b", &host(json!({})))), "somebody else's {args}");
+        }
+        // Sidecars have flags of their own.
+        let container = |name: &str, image: &str, args: Value| json!({ "name": name, "image": image, "args": args });
+        let side = |word: &str| container("side", "registry/sync:1", json!([word]));
+        for (args, wanted) in [(json!(["run"]), false), (json!(["run", "--dry-run"]), true)] {
+            for word in ["--dry-run", "--dry-run=client", "--dry-run=false"] {
+                for (name, image) in [("c", "registry/wasm-ccm:1"), ("wasm-ccm", "registry/mirrored:1")] {
+                    let host = container(name, image, args.clone());
+                    for containers in [json!([host, side(word)]), json!([side(word), host])] {
+                        let labels = json!({ "app.kubernetes.io/name": "wasm-ccm" });
+                        let more = json!({ "metadata": { "labels": labels }, "spec": { "containers": containers } });
+                        assert_eq!(is_dry_run(&pod("a", "b", &more)), wanted, "{containers}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// As `run` decides whether it asks the API server.
+    #[test]
+    fn a_host_asks_whose_a_token_is_where_others_reach_its_port() {
+        let both = &["tokenreviews", "subjectaccessreviews"][..];
+        for (words, wanted) in [
+            (&["--bind-address=0.0.0.0"][..], both),
+            (&["--bind-address", "::"], both),
+            (&["--bind-address=$(POD_IP)"], both),
+            (&["--bind-address=127.0.0.1", "--bind_address=0.0.0.0"], both),
+            // All addresses, if nobody says otherwise.
+            (&[], both),
+            (&["--bind-address=127.0.0.1"], &[]),
+            (&["--bind-address=::ffff:127.0.0.1"], &[]),
+            (&["--bind-address=0.0.0.0", "--bind-address=::1"], &[]),
+            (&["--bind-address=127.0.0.1", "--authentication-on-loopback"], both),
+            (&["--bind-address=127.0.0.1", "--authentication-on-loopback=false"], &[]),
+            (&["--secure-port=0"], &[]),
+            (&["--authentication-kubeconfig=/a"], &both[1..]),
+            (&["--authentication-kubeconfig=", "--authorization-kubeconfig=/a"], &both[..1]),
+        ] {
+            let more = json!({ "spec": { "containers": [{ "name": "c", "args": words }] } });
+            assert_eq!(reviews(&pod("a", "b", &more)), wanted, "{words:?}");
         }
     }
 
@@ -264,5 +364,8 @@ mod tests {
         assert_eq!(of(&["x", "--name", "a"]).as_deref(), Some("a"));
         assert_eq!(of(&["x", "--names=b", "--name="]).as_deref(), Some(""));
         assert_eq!(of(&["x", "--names=b"]), None);
+        // As programs read it.
+        assert_eq!(of(&["x", "--name=a", "--name=b"]).as_deref(), Some("b"));
+        assert_eq!(of(&["x", "--name=a", "--name", "b"]).as_deref(), Some("b"));
     }
 }

@@ -3,12 +3,12 @@
 use ccm_rollout::PeerSettings;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kube::Client;
+use kube::{Client, ResourceExt as _};
 
 use super::finding::{Check, Finding};
 use super::server::{CLOCKS_APART, Clock};
 use crate::ask::lease::{self, Hold, Standing, Standings};
-use crate::ask::pods::{LABEL, MANAGER, Whose, whose};
+use crate::ask::pods::{LABEL, MANAGER, Whose, is_dry_run, is_host, whose};
 
 /// The Lease of kube-controller-manager while its cloud controllers move to another manager.
 const MIGRATION: &str = "cloud-provider-extraction-migration";
@@ -83,8 +83,21 @@ impl Judge<'_> {
         let told = "this is a dry run, which takes part in no election";
         match standing {
             Some(Standing::Held(hold)) => {
-                let found = format!("{told}: it is beside {}, which holds Lease {place} and renews it", hold.holder);
-                (vec![check.good(found)], Led::Unknown)
+                let holds = format!("{}, which holds Lease {place} and renews it", hold.holder);
+                let works = self.works(hold);
+                let finding = if works.is_empty() {
+                    check.good(format!("{told}: it is beside {holds}"))
+                } else {
+                    let found = format!(
+                        "{told}; but there are hosts that work, and whether one of them is {holds}, is not known"
+                    );
+                    let fix = format!(
+                        "if they are of the rollout before, `kubectl -n {} rollout status` of the Deployment says why they are still there: the component optional/dry-run has taken the right to write from them. Without it, they work again. Nothing, if they have an account of their own",
+                        self.peers.namespace
+                    );
+                    check.unjudged(found, fix).about(works)
+                };
+                (vec![finding], Led::Unknown)
             }
             Some(Standing::Unmoved(hold)) => {
                 let (holder, told_by) = (&hold.holder, hold.told(now));
@@ -98,6 +111,15 @@ impl Judge<'_> {
                 (vec![check.note(found, fix)], Led::No)
             }
         }
+    }
+
+    /// Hosts that are no dry runs, of which one may be the holder.
+    fn works(&self, hold: &Hold) -> Vec<String> {
+        if self.stranger(hold).is_some() {
+            return vec![];
+        }
+        let works = self.pods.unwrap_or_default().iter().filter(|pod| is_host(pod) && !is_dry_run(pod));
+        works.map(|pod| format!("Pod {}/{}", self.peers.namespace, pod.name_any())).collect()
     }
 
     /// The Lease of the hosts.
@@ -341,6 +363,38 @@ mod tests {
         let judge = Judge { peers: &peers, is_elected: true, is_dry_run: true, beside: &[], pods: Ok(&[]) };
         let (findings, _) = judge.judge(&vec![("cloud-controller-manager".to_owned(), go())], NOW.parse().unwrap());
         assert!(findings.iter().all(|one| one.judgement == super::super::finding::Judgement::Note), "{findings:?}");
+    }
+
+    /// Where the rollout of the dry run hangs, it passed for one that is beside another manager: its own pod of before.
+    #[test]
+    fn a_dry_run_beside_a_host_that_works_is_never_good() {
+        let peers = PeerSettings { namespace: "kube-system".into(), lease: "wasm-ccm".into(), identity: None };
+        let pod = |args: &[&str]| {
+            let container = json!({ "name": "wasm-ccm", "args": args });
+            let metadata = json!({ "name": "a", "labels": { "app.kubernetes.io/name": "wasm-ccm" } });
+            let pod = json!({ "metadata": metadata, "spec": { "containers": [container] } });
+            serde_json::from_value::<Pod>(pod).unwrap()
+        };
+        let (works, dry) = (pod(&["run"]), pod(&["run", "--dry-run"]));
+        let go = "digitalocean-cloud-controller-manager";
+        for (writer, pods, is_good) in [
+            (Some("wasm-ccm"), &[dry.clone(), works.clone()][..], false),
+            // The API server does not say who it is.
+            (None, std::slice::from_ref(&works), false),
+            (Some(go), std::slice::from_ref(&works), true),
+            // It runs elsewhere.
+            (Some("wasm-ccm"), &[dry], true),
+            (Some("wasm-ccm"), &[], true),
+        ] {
+            let judge = Judge { peers: &peers, is_elected: true, is_dry_run: true, beside: &[], pods: Ok(pods) };
+            let (findings, led) = judge.ours(Some(&held(writer)), NOW.parse().unwrap());
+            let [finding] = findings.as_slice() else { panic!("{findings:?}") };
+            let (judgement, objects) = match is_good {
+                true => (super::super::finding::Judgement::Good, vec![]),
+                false => (super::super::finding::Judgement::Unjudged, vec!["Pod kube-system/a".to_owned()]),
+            };
+            assert_eq!((finding.judgement, &finding.objects, led), (judgement, &objects, Led::Unknown), "{writer:?}");
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::looking::Looking;
 use crate::sealed;
 
 mod greedy;

@@ -92,14 +92,22 @@ pub(crate) fn unread<'a>(providers: impl IntoIterator<Item = (&'a ProviderConfig
     all.unread(&set_here())
 }
 
-/// What the providers of a process read, by source, and what was told last. One that has not said it yet may read what no other one does.
+/// What the providers of a process read, and what was told last.
 #[derive(Default)]
-pub(crate) struct Variables(Mutex<(BTreeMap<String, Option<Known>>, Option<String>)>);
+pub(crate) struct Variables(Mutex<Heard>);
+
+#[derive(Default)]
+struct Heard {
+    /// By source. One that has not said it yet may read what no other one does.
+    providers: BTreeMap<String, Option<Known>>,
+    told: Option<String>,
+}
 
 impl Variables {
     /// Of providers of which none has said anything.
     pub(crate) fn of(configs: &[ProviderConfig]) -> Self {
-        Self(Mutex::new((configs.iter().map(|config| (config.label(), None)).collect(), None)))
+        let providers = configs.iter().map(|config| (config.label(), None)).collect();
+        Self(Mutex::new(Heard { providers, told: None }))
     }
 
     /// One of them says what it reads. As soon as all have, the log tells what nobody reads, and again when that is something else.
@@ -115,7 +123,7 @@ impl Variables {
 
     fn news(&self, config: &ProviderConfig, descriptor: &Descriptor, set: &BTreeSet<String>) -> Option<String> {
         let mut guard = self.0.lock();
-        let (providers, told) = &mut *guard;
+        let Heard { providers, told } = &mut *guard;
         let known = providers.get_mut(&config.label())?.insert(Known::default());
         known.add(config, descriptor);
         let mut all = Known::default();

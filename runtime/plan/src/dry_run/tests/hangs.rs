@@ -2,8 +2,10 @@
 
 use ccm_controllers::{PodRanges, RouteSettings};
 
-use super::provider::{Fake, asks, cluster, not_ready, served};
+use super::provider::{Fake, ID, asked_of, asks, cluster, not_ready, served};
 use super::*;
+use crate::planner::{Target, plan};
+use crate::report::{ObjectPlan, Write};
 
 /// As of `--controller-watchdog-periods`.
 const PERIODS: u32 = 6;
@@ -114,4 +116,110 @@ async fn a_look_that_waits_for_a_provider_for_too_long_fails_its_check_and_names
     let told = after(2 * SECOND).await.unwrap_err();
     assert!(told.starts_with("its loop looks has not turned for 6"), "{told}");
     assert!(told.contains("Z, for 62 s, waiting for instances.find of red for 61 s"), "{told}");
+}
+
+/// What a plan for all says of what is not known, and which calls it waited for meanwhile.
+async fn planned(
+    fake: impl FnOnce(&Arc<Journal>) -> Fake,
+    nodes: Vec<Value>,
+    services: Vec<Value>,
+) -> (Vec<ObjectPlan>, Vec<String>) {
+    let Bench { parts, _readers, .. } = bench(cluster(nodes, services), vec![]).await;
+    let DryRunParts { client, journal, nodes, services, addresses, controllers, settings, .. } = parts;
+    let client = read_only(&client, Arc::clone(&journal));
+    let looking = Looking::default();
+    let providers = vec![asked_of(&Arc::new(fake(&journal)), &looking)];
+    let parts = PlanParts { client, journal, providers, nodes, services, addresses, controllers, settings };
+    let (mut objects, mut waits) = (vec![], vec![]);
+    let mut found = |object: ObjectPlan| {
+        objects.push(object);
+        Ok(())
+    };
+    let _begun = looking.begins();
+    let mut work = Box::pin(plan(parts, Target::All, &mut found));
+    while tokio::time::timeout(20 * SECOND, work.as_mut()).await.is_err() {
+        let line = looking.line().unwrap();
+        if let Some((_, call)) = line.split_once(", waiting for ") {
+            waits.push(call.split_once(" for ").unwrap().0.to_owned());
+        }
+        assert!(waits.len() < 60, "{waits:?}");
+    }
+    drop(work);
+    waits.dedup();
+    (objects, waits)
+}
+
+/// A Service as it is after a host with `red` has served it.
+async fn ensured() -> Value {
+    let mut service = served("red", "a");
+    let makes = |journal: &Arc<Journal>| Fake { makes: true, ..Fake::new("red", journal) };
+    let (objects, _) = planned(makes, vec![], vec![service.clone()]).await;
+    for write in objects.into_iter().flat_map(|object| object.writes) {
+        let (Write::Cluster { body, .. } | Write::Note { body, .. }) = write else { panic!("{write:?}") };
+        let Some(status) = body["status"].as_object() else { continue };
+        for (field, value) in status {
+            let kept = &mut service["status"][field];
+            match (kept.as_array_mut(), value.as_array()) {
+                // Each with its type.
+                (Some(kept), Some(told)) => {
+                    kept.retain(|old| told.iter().all(|new| new["type"] != old["type"]));
+                    kept.extend(told.iter().cloned());
+                }
+                _ => *kept = value.clone(),
+            }
+        }
+    }
+    service
+}
+
+/// An operator searches the log and the documentation for the name that is shown: it is that of the contract, wherever it stands.
+#[tokio::test(start_paused = true)]
+async fn whatever_call_hangs_has_one_name_while_it_is_waited_for_and_after() {
+    let changed = |service: &Value, field: &str, value: Value| {
+        let mut service = service.clone();
+        service["metadata"][field] = value;
+        service
+    };
+    let (new, old) = (served("red", "a"), ensured().await);
+    let mut follows = old.clone();
+    // The digest of other hosts.
+    let record = follows["status"]["conditions"].as_array_mut().unwrap().iter_mut();
+    let record = record.map(|one| &mut one["message"]).find(|message| message.to_string().contains(" backends="));
+    let record = record.unwrap();
+    let (before, rest) = record.as_str().unwrap().split_once(" backends=").unwrap();
+    let (digest, rest) = rest.split_once(' ').unwrap();
+    *record = format!("{before} backends={} {rest}", digest.chars().rev().collect::<String>()).into();
+    for (hangs, service, wanted) in [
+        (&["ensure"], &new, "load-balancers.ensure"),
+        (&["locks"], &new, "load-balancers.locks"),
+        (&["mark"], &changed(&new, "annotations", json!({ ID: "7" })), "load-balancers.get-mark"),
+        (&["update"], &follows, "load-balancers.update-backends"),
+        (
+            &["delete"],
+            &changed(&old, "deletionTimestamp", json!("2026-01-02T03:04:05Z")),
+            "load-balancers.ensure-deleted",
+        ),
+        (
+            &["orphan"],
+            &changed(&old, "annotations", json!({ "wasm-ccm.io/orphan": "red" })),
+            "load-balancer-orphan.orphan",
+        ),
+        (&["survey"], &old, "load-balancer-survey.survey"),
+        (&["get"], &old, "load-balancers.get"),
+        (&["find"], &Value::Null, "instances.find"),
+        (&["reconcile"], &Value::Null, "cluster.reconcile"),
+    ] {
+        let fake = |journal: &Arc<Journal>| Fake {
+            hangs,
+            asks_each: ["get", "update"].contains(&hangs[0]),
+            ..Fake::new("red", journal)
+        };
+        let nodes = if *hangs == ["find"] { vec![not_ready("red", "n")] } else { vec![] };
+        let services = if service.is_null() { vec![] } else { vec![service.clone()] };
+        let (objects, waits) = planned(fake, nodes, services).await;
+        assert_eq!(waits, [format!("{wanted} of red")], "{wanted}: {objects:?}");
+        let unknown: Vec<&str> = objects.iter().filter_map(|object| object.unknown.as_deref()).collect();
+        let told = format!("{}: no answer within 300s", waits[0]);
+        assert!(unknown.len() == 1 && unknown[0].contains(&told), "{wanted}: {objects:?}");
+    }
 }

@@ -1,7 +1,9 @@
 //! A cluster with 10,000 Services, each with a write.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
+use super::provider::{Fake, asked_of};
 use super::*;
 use crate::planner::{Target, plan};
 use crate::report::ObjectPlan;
@@ -87,6 +89,27 @@ async fn a_plan_of_ten_thousand_services_ends_has_all_of_them_and_reads_its_list
     assert!(totals.to_string().contains(&format!("to the cluster: {SERVICES}, ")), "{totals}");
     // What is said of one does not grow with the others.
     assert!(text.len() < 1_000 * SERVICES, "{} bytes", text.len());
+}
+
+/// `plan --all | head` once had the cloud asked about all of them, for nobody.
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_nobody_takes_any_more_asks_nothing_more() {
+    let (client, asked) = large();
+    let DryRunParts { client, journal, nodes, services, addresses, controllers, settings, .. } =
+        bench(client, vec![]).await.parts;
+    let client = read_only(&client, Arc::clone(&journal));
+    let red = Arc::new(Fake::new("red", &journal));
+    let providers = vec![asked_of(&red, &Looking::default())];
+    let parts = PlanParts { client, journal, providers, nodes, services, addresses, controllers, settings };
+    let mut objects = 0;
+    let mut found = |_: ObjectPlan| {
+        objects += 1;
+        anyhow::bail!("nobody reads it")
+    };
+    let error = plan(parts, Target::All, &mut found).await.unwrap_err();
+    assert_eq!((error.to_string().as_str(), objects), ("nobody reads it", 1));
+    assert!(asked.lock()["one"] <= 3, "{asked:?}");
+    assert_eq!(red.reconciled.load(Ordering::Relaxed), 0, "the cluster comes last");
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,15 +3,18 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ccm_cloud::{
-    Backend, CallFuture, Capability, Cluster, ClusterSubject, Descriptor, Failure, FindError, Finding, ForbiddenChange,
-    Ingress, Instance, InstanceState, Instances, Leadership as _, LoadBalancers, Mark, Need, Outcome, Problem,
-    Reaction, Route, RouteChangeError, RouteOutcome, RouteWish, Routes, Standing, Wish,
+    Annotation, AnnotationRole, Backend, CallFuture, Capability, Cluster, ClusterSubject, Descriptor, Failure,
+    FindError, Finding, ForbiddenChange, Ingress, Instance, InstanceState, Instances, Leadership as _, LoadBalancers,
+    Mark, Need, Outcome, Problem, Reaction, Route, RouteChangeError, RouteOutcome, RouteWish, Routes, Standing,
+    ValueKind, Wish,
 };
 
 use super::*;
 use crate::asked::Asked;
 
 const OPTIONAL: [Capability; 2] = [Capability::LoadBalancers, Capability::Cluster];
+/// The annotation that it writes.
+pub(super) const ID: &str = "red.example/id";
 
 /// An API server with these Nodes and Services.
 pub(super) fn cluster(nodes: Vec<Value>, services: Vec<Value>) -> Client {
@@ -81,13 +84,20 @@ pub(super) struct Fake {
     pub(super) slow_and_restless: Duration,
     /// How often it was asked for its configuration.
     pub(super) configurations: AtomicUsize,
+    /// How often it was asked about the cluster as a whole.
+    pub(super) reconciled: AtomicUsize,
+    /// It makes load balancers: nobody keeps it from that.
+    pub(super) makes: bool,
+    /// It knows only the way that asks about one load balancer.
+    pub(super) asks_each: bool,
 }
 
 impl Fake {
     pub(super) fn new(name: &'static str, journal: &Arc<Journal>) -> Self {
         let journal = Arc::clone(journal);
-        let [questions, looks, waited, held, configurations] = [0; 5].map(AtomicUsize::new);
+        let [questions, looks, waited, held, configurations, reconciled] = [0; 6].map(AtomicUsize::new);
         let slow_and_restless = Duration::ZERO;
+        let (makes, asks_each) = (false, false);
         Self {
             name,
             journal,
@@ -99,6 +109,9 @@ impl Fake {
             held,
             slow_and_restless,
             configurations,
+            reconciled,
+            makes,
+            asks_each,
         }
     }
 
@@ -133,10 +146,14 @@ impl Fake {
         });
     }
 
-    fn ensured(&self, service: ccm_cloud::Service) -> CallFuture<'_, Outcome> {
+    fn changed(&self, operation: &'static str, service: ccm_cloud::Service) -> CallFuture<'_, Outcome> {
         Box::pin(async move {
             self.holds();
-            self.answers("ensure", &service.name).await;
+            self.answers(operation, &service.name).await;
+            if self.makes {
+                let ip = Some("192.0.2.1".to_owned());
+                return Outcome { ingress: vec![Ingress { ip, ..Ingress::default() }], ..Outcome::default() };
+            }
             self.change(&service.name, 0);
             Outcome::failed(Failure::new(Reaction::Retry, "a dry run changes nothing"))
         })
@@ -147,11 +164,13 @@ impl Fake {
 pub(super) fn asks(parts: &mut DryRunParts, fakes: &[&Arc<Fake>]) {
     let fakes: Vec<Arc<Fake>> = fakes.iter().map(|fake| Arc::clone(fake)).collect();
     let looking = parts.pending.looking().clone();
-    let asked = move |fake: &Arc<Fake>| {
-        let classes = vec![fake.name.to_owned()];
-        Asked::of(Arc::clone(fake), classes, 60 * SECOND, OPTIONAL.to_vec(), &looking)
-    };
-    parts.providers = Box::new(move || fakes.iter().map(&asked).collect());
+    parts.providers = Box::new(move || fakes.iter().map(|fake| asked_of(fake, &looking)).collect());
+}
+
+/// It serves the class of its name.
+pub(super) fn asked_of(fake: &Arc<Fake>, looking: &Looking) -> Asked {
+    let classes = vec![fake.name.to_owned()];
+    Asked::of(Arc::clone(fake), classes, 60 * SECOND, OPTIONAL.to_vec(), looking)
 }
 
 impl Instances for Fake {
@@ -180,7 +199,16 @@ impl Instances for Fake {
 impl LoadBalancers for Fake {
     fn descriptor(&self) -> Arc<Descriptor> {
         let name = self.name.to_owned();
-        Arc::new(Descriptor { provider_id_schemes: vec![name.clone()], name, ..Descriptor::default() })
+        let id = Annotation {
+            name: ID.to_owned(),
+            purpose: String::new(),
+            kind: ValueKind::Text,
+            default: None,
+            allowed: vec![],
+            role: AnnotationRole::Written,
+        };
+        let (provider_id_schemes, annotations) = (vec![name.clone()], vec![id]);
+        Arc::new(Descriptor { provider_id_schemes, annotations, name, ..Descriptor::default() })
     }
 
     fn configuration(&self) -> String {
@@ -192,8 +220,9 @@ impl LoadBalancers for Fake {
         Box::pin(async { Ok(service.name) })
     }
 
-    fn locks(&self, _: ccm_cloud::Service) -> CallFuture<'_, Result<Vec<String>, Failure>> {
-        Box::pin(async {
+    fn locks(&self, service: ccm_cloud::Service) -> CallFuture<'_, Result<Vec<String>, Failure>> {
+        Box::pin(async move {
+            self.answers("locks", &service.name).await;
             tokio::time::sleep(self.slow_and_restless).await;
             Ok(vec![])
         })
@@ -203,31 +232,39 @@ impl LoadBalancers for Fake {
         Box::pin(async move {
             self.begins(&service.name);
             self.answers("get", &service.name).await;
-            Ok(None)
+            Ok(Some(service.ingress).filter(|addresses| !addresses.is_empty()))
         })
     }
 
     fn get_mark(&self, service: ccm_cloud::Service) -> CallFuture<'_, Result<Option<Mark>, Failure>> {
         Box::pin(async move {
             self.begins(&service.name);
+            self.answers("mark", &service.name).await;
             Ok(None)
         })
     }
 
     fn ensure(&self, service: ccm_cloud::Service, _: Arc<[Backend]>) -> CallFuture<'_, Outcome> {
-        self.ensured(service)
+        self.changed("ensure", service)
     }
 
     fn ensure_unhurried(&self, service: ccm_cloud::Service, _: Arc<[Backend]>) -> CallFuture<'_, Outcome> {
-        self.ensured(service)
+        self.changed("ensure", service)
     }
 
     fn update_backends(&self, service: ccm_cloud::Service, _: Arc<[Backend]>) -> CallFuture<'_, Outcome> {
-        self.ensured(service)
+        self.changed("update", service)
     }
 
     fn delete(&self, service: ccm_cloud::Service) -> CallFuture<'_, Outcome> {
-        self.ensured(service)
+        self.changed("delete", service)
+    }
+
+    fn orphan(&self, service: ccm_cloud::Service) -> CallFuture<'_, Result<Vec<String>, Failure>> {
+        Box::pin(async move {
+            self.answers("orphan", &service.name).await;
+            Ok(vec![])
+        })
     }
 
     fn validate(
@@ -244,7 +281,7 @@ impl LoadBalancers for Fake {
     }
 
     fn surveys(&self) -> bool {
-        true
+        !self.asks_each
     }
 
     fn survey(&self, _: Arc<[Backend]>, wishes: Vec<Wish>) -> CallFuture<'_, Result<Vec<Standing>, Failure>> {
@@ -267,6 +304,7 @@ impl Cluster for Fake {
         _: Vec<ccm_cloud::Service>,
     ) -> CallFuture<'_, Result<Vec<(ClusterSubject, Failure)>, Failure>> {
         Box::pin(async {
+            self.reconciled.fetch_add(1, Ordering::Relaxed);
             self.answers("reconcile", "").await;
             Ok(vec![])
         })

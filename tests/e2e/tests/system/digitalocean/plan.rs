@@ -1,6 +1,7 @@
 //! `wasm-ccm plan`: what a host would write, which is nothing that the command writes itself.
 
 use std::path::Path;
+use std::process::Stdio;
 
 use ccm_cluster::{NodeFixture, Write, await_absent};
 use ccm_e2e::host::{component, program};
@@ -163,6 +164,30 @@ async fn a_plan_for_nodes_shows_what_run_then_writes() {
     cloud.settled(&stage).await;
     host.end().await;
     cloud.check().unwrap();
+}
+
+/// `plan --all | head` went on to ask the cloud, for nobody.
+#[tokio::test]
+async fn a_plan_that_nobody_reads_any_more_ends_quietly_and_asks_nothing_more() {
+    let stage = Stage::new().await;
+    let cloud = Cloud::calm().await;
+    cloud.put_droplet(Droplet::new(201, "new"));
+    NodeFixture::new("new").register(stage.client()).await.unwrap();
+    serve(stage.client(), "web", json!({})).await;
+    let url = cloud.url();
+    let file = component("providers/digitalocean.wasm").unwrap();
+    let (environment, flags) = configured(&cloud, &file, &url, &[], &[]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(program().unwrap());
+    command.args(["plan", "--all", "--kubeconfig"]).arg(stage.kubeconfig()).args(flags).envs(environment);
+    let ended = command.stdin(Stdio::null()).stdout(writer).kill_on_drop(true).output();
+    let output = tokio::time::timeout(LIMIT, ended).await.unwrap().unwrap();
+    assert_eq!((output.status.code(), String::from_utf8(output.stderr).unwrap().as_str()), (Some(2), ""));
+    // Nodes come first.
+    let asked: Vec<String> = cloud.exchanges().into_iter().map(|exchange| exchange.uri).collect();
+    let is_asked = |path: &str| asked.iter().any(|uri| uri.starts_with(path));
+    assert!(is_asked("/v2/droplets") && !is_asked("/v2/load_balancers"), "{asked:?}");
 }
 
 #[tokio::test]
