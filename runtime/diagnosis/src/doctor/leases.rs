@@ -380,8 +380,8 @@ mod tests {
         for (writer, pods, is_good) in [
             (Some("wasm-ccm"), &[dry.clone(), works.clone()][..], false),
             // The API server does not say who it is.
-            (None, &[works.clone()], false),
-            (Some(go), &[works], true),
+            (None, std::slice::from_ref(&works), false),
+            (Some(go), std::slice::from_ref(&works), true),
             // It runs elsewhere.
             (Some("wasm-ccm"), &[dry], true),
             (Some("wasm-ccm"), &[], true),
