@@ -92,7 +92,7 @@ impl Judge<'_> {
                         "{told}; but there are hosts that work, and whether one of them is {holds}, is not known"
                     );
                     let fix = format!(
-                        "if they are of the rollout before, `kubectl -n {} rollout status` of the Deployment says why they are still there: the component optional/dry-run has taken the right to write from them. Without it, they work again. Nothing, if they have an account of their own",
+                        "if they are of the rollout before, `kubectl -n {} rollout status deployment/wasm-ccm` shows that it hangs: optional/dry-run has taken from them the right to write, so take the component out again to let them work. Nothing, if they have an account of their own",
                         self.peers.namespace
                     );
                     check.unjudged(found, fix).about(works)
