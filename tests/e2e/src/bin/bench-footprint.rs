@@ -1,4 +1,5 @@
-//! `./just bench footprint`: size of the program, and memory of the process: idle, with 1,000 nodes, and at its peak.
+//! `./just bench footprint`: size of the program, and memory of the process: idle, idle as a dry run with traces, with 1,000 nodes,
+//! and at its peak.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -32,8 +33,12 @@ async fn bench() -> Result<()> {
     let size = std::fs::metadata(host::program()?)?.len();
     report.figure("binary", float(size) / 1e6, "MB", Some(Target::AtMost(float(host_limit()?) / 1e6)));
     // For comparison: a Go manager has 57 MB idle, and 83 MB with 1,000 Nodes.
-    for (name, nodes, most) in [("idle", 0, 32.0), ("1000_nodes", NODES, 50.0)] {
-        let (settled, compiled, peak) = run(nodes).await?;
+    // A dry run keeps what it would write, and traces wait for a collector, which is away here.
+    let watched = ["--dry-run", "--trace-otlp"];
+    let rows =
+        [("idle", 0, &[][..], 32.0), ("idle_dry_run_with_traces", 0, &watched, 32.0), ("1000_nodes", NODES, &[], 50.0)];
+    for (name, nodes, flags, most) in rows {
+        let (settled, compiled, peak) = run(nodes, flags).await?;
         report
             .figure(format!("{name}_rss"), settled / MIB, "MiB", Some(Target::AtMost(most)))
             .figure(format!("{name}_peak_while_compiling"), compiled / MIB, "MiB", Some(Target::AtMost(50.0)))
@@ -44,7 +49,7 @@ async fn bench() -> Result<()> {
 }
 
 /// Resident memory when it has settled, its peak when the provider was taken, its peak in all.
-async fn run(nodes: u32) -> Result<(f64, f64, f64)> {
+async fn run(nodes: u32, flags: &[&str]) -> Result<(f64, f64, f64)> {
     let (namespace, account) = SERVICE_ACCOUNT;
     let user = User::service_account(namespace, account);
     let cluster = ControlPlane::start(Settings::default().user(user.clone())).await?;
@@ -54,7 +59,9 @@ async fn run(nodes: u32) -> Result<(f64, f64, f64)> {
         .await?;
     let provider = component("providers/cloudlycke.wasm")?;
     let start = Instant::now();
-    let host = Host::start(cluster.kubeconfig_of(&user.name)?, ["--provider".into(), provider.into_os_string()])?;
+    let provider = ["--provider".into(), provider.into_os_string()];
+    let host =
+        Host::start(cluster.kubeconfig_of(&user.name)?, provider.into_iter().chain(flags.iter().map(Into::into)))?;
     host.await_log(SETTLED, &["provider taken"]).await?;
     let (_, compiled) = host.memory()?;
     tokio::time::sleep_until(start + SETTLED).await;
