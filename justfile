@@ -377,7 +377,7 @@ test-kubernetes: build-providers _guests _programs (_matched kubernetes_tests)
         export KUBERNETES=$version RUST_TEST_THREADS={{ threads }}
         echo "==> Kubernetes $version"
         tests/cluster/control-plane/build >/dev/null &&
-            cargo test -p ccm-cluster --test control_plane -- the_api_server_has_the_version &&
+            cargo test --workspace --test control_plane -- the_api_server_has_the_version &&
             env -u DIGITALOCEAN_FAULTS cargo test --workspace --test system --no-fail-fast -- {{ kubernetes_tests }} || failed+=("$version")
     done
     if [ ${#failed[@]} -gt 0 ]; then
