@@ -3,13 +3,17 @@
 use super::{read, sources};
 
 /// Texts that the program puts together, and the literals that it does so with. Without any, it is the API server that says so.
-const COMPOSED: [(&str, &[&str]); 6] = [
+const COMPOSED: [(&str, &[&str]); 10] = [
     ("forbidden", &[]),
     ("wasm-ccm may change only", &[]),
     ("is a loopback address", &["a loopback address", ", which --allow-loopback would grant"]),
     ("is a link-local address", &["a link-local address"]),
     ("leadership lost: the Lease was not renewed", &["leadership lost: #", "the Lease was not renewed within #"]),
     ("cannot get the Lease", &["cannot # the Lease"]),
+    ("(limit requests-per-second)", &[" (limit #)", "requests-per-second"]),
+    ("(limit requests-per-minute)", &[" (limit #)", "requests-per-minute"]),
+    ("(limit requests-per-hour)", &[" (limit #)", "requests-per-hour"]),
+    ("(limit concurrent-requests)", &[" (limit #)", "concurrent-requests"]),
 ];
 
 /// Stands for a number, a name, or whatever else a message is filled with.
