@@ -16,7 +16,7 @@ pub(super) const MAX_KEPT: usize = 16 * 1_024 * 1_024;
 /// Most writes of one object that a look says in the log, as a number; the others are counted.
 pub(super) const MAX_LINES: usize = 64;
 
-/// What is said of an object with so many writes that not even is kept where they go.
+/// What is said of an object with so many writes that not even where they go is kept.
 const TOO_MANY: &str = "those of all objects are more than a dry run keeps; `wasm-ccm plan` shows all of one object";
 
 /// Which object it is.

@@ -27,7 +27,7 @@ impl Known {
     fn add(&mut self, config: &ProviderConfig, descriptor: &Descriptor) {
         self.granted.extend(config.grants.allow_env.iter().cloned());
         self.read.extend(descriptor.sources().flat_map(|source| source.environment_variables.iter().cloned()));
-        // The operator says that one himself.
+        // The operator names these himself: they are read, whatever the component declares.
         self.read.extend(config.credentials.values().filter_map(|place| match place {
             CredentialPlace::Environment(variable) => Some(variable.clone()),
             CredentialPlace::File(_) | CredentialPlace::Secret { .. } => None,
