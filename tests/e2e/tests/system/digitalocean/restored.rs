@@ -50,6 +50,16 @@ async fn lose(client: &Client, name: &str) {
     await_absent(&services(client), name, LIMIT).await.unwrap();
 }
 
+/// Waits until a restored Service has its old load balancer again, and the tag or the name of that is its own. What was restored looks
+/// as if it were served, but for whom.
+async fn await_taken_over(client: &Client, before: &Service, id: &str) -> Service {
+    let said = &recorded(before).unwrap().message;
+    let is_new = |now: &Service| recorded(now).is_some_and(|now| now.status == "True" && now.message != *said);
+    let is_own =
+        |now: &Service| is_new(now) && is_served(now) && now.annotations().get(ID).is_some_and(|own| own == id);
+    await_service(client, &before.name_any(), is_own).await
+}
+
 fn ids(cloud: &DigitalOcean) -> Vec<String> {
     cloud.balancers().into_iter().map(|balancer| balancer.id).collect()
 }
@@ -84,11 +94,7 @@ async fn restored_services_have_their_load_balancers_and_addresses_again_by_the_
     for (name, (service, balancer)) in names.into_iter().zip(&before) {
         let parts = [balancer.id.as_str(), ID, "wasm-ccm.io/orphan: digitalocean"];
         await_event(client, name, "Normal", "LoadBalancerAdopted", &parts).await;
-        // What was restored looks as if it were served, but for whom.
-        let said = &recorded(service).unwrap().message;
-        let is_new = |now: &Service| recorded(now).is_some_and(|now| now.status == "True" && now.message != *said);
-        let is_own = |now: &Service| is_new(now) && is_served(now) && now.annotations().get(ID) == Some(&balancer.id);
-        let now = await_service(client, name, is_own).await;
+        let now = await_taken_over(client, service, &balancer.id).await;
         assert_ne!(now.uid(), service.uid());
         assert_eq!(ips(&now), ips(service), "{name}");
     }
@@ -236,10 +242,9 @@ async fn whoever_gives_up_what_was_taken_over_has_a_new_load_balancer_and_the_ol
         restore(client, backup).await;
     }
     let host = start(&stage, &cloud, &[], &[]);
-    for (name, (_, old)) in names.into_iter().zip(&before) {
+    for (name, (service, old)) in names.into_iter().zip(&before) {
         await_event(client, name, "Normal", "LoadBalancerAdopted", &["wasm-ccm.io/orphan: digitalocean"]).await;
-        let has_it = |now: &Service| is_served(now) && now.annotations().get(ID) == Some(&old.id);
-        await_service(client, name, has_it).await;
+        await_taken_over(client, service, &old.id).await;
         change(client, name, &annotated([("wasm-ccm.io/orphan", "digitalocean")])).await;
         let is_given_up = |now: &Service| !has_finalizer(now) && !now.annotations().contains_key(ID);
         await_service(client, name, is_given_up).await;
