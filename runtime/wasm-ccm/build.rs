@@ -12,6 +12,9 @@ fn main() {
         return;
     }
     println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+    // All addresses are put in at the start and read-only from then on (full RELRO), as rustc asks for by itself without the settings
+    // in .cargo/config.toml.
+    println!("cargo::rustc-link-arg-bins=-Wl,-z,relro,-z,now");
     // The target for which rustc links with its own lld; another linker may not know the argument.
     if is("TARGET", "x86_64-unknown-linux-gnu") && is("PROFILE", "release") && has_lld() {
         println!("cargo::rustc-link-arg-bins=-Wl,--icf=all");

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ccm_egress::MemoryBudget;
+use rayon::ThreadPoolBuilder;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use wasmtime::component::{HasSelf, Linker};
@@ -151,6 +152,15 @@ impl Sandbox {
         provider.run_code_of(component)
     }
 
+    /// Whoever is in a hurry has an engine of its own, which ends with the code: a second one for good would cost memory for nothing.
+    fn machine_for(&self, effort: Effort) -> Arc<Machine> {
+        let quick = match effort {
+            Effort::Quick => Machine::start(self.pool, &self.home.probe, effort).map(Arc::new).ok(),
+            Effort::Full => None,
+        };
+        quick.unwrap_or_else(|| Arc::clone(&self.machine))
+    }
+
     async fn load_with(
         &self,
         bytes: Vec<u8>,
@@ -166,13 +176,8 @@ impl Sandbox {
             let _turn = turn;
             let summary = ComponentSummary::read(&bytes, &limits, wasi)?;
             let start = Instant::now();
-            // An engine of its own, which ends with the code: a second one for good would cost memory for nothing.
-            let machine = match effort {
-                Effort::Quick => Machine::start(sandbox.pool, &sandbox.home.probe, effort).map(Arc::new).ok(),
-                Effort::Full => None,
-            };
-            let machine = machine.unwrap_or_else(|| Arc::clone(&sandbox.machine));
-            let linked = machine.compile(&bytes, &summary, &sandbox.home)?;
+            let linked =
+                on_threads_of_its_own(effort, || sandbox.machine_for(effort).compile(&bytes, &summary, &sandbox.home))?;
             Ok((summary, linked, start.elapsed()))
         };
         let compiled = tokio::task::spawn_blocking(work).await;
@@ -180,6 +185,19 @@ impl Sandbox {
         let (summary, linked, compiling) =
             compiled.map_err(|panic| LoadError::Compile(wasmtime::Error::new(panic)))??;
         linked.described(summary, limits, compiling).await
+    }
+}
+
+/// Threads that have compiled keep memory that the allocator gave them, for as long as they live: a megabyte for good, if they were those of
+/// the process. Without threads to be had it is done on those.
+fn on_threads_of_its_own<T: Send>(effort: Effort, work: impl FnOnce() -> T + Send) -> T {
+    let threads = match effort {
+        Effort::Quick => 0, // one for each core
+        Effort::Full => 1,
+    };
+    match ThreadPoolBuilder::new().num_threads(threads).thread_name(|_| "compiler".to_owned()).build() {
+        Ok(pool) => pool.install(work),
+        Err(_) => work(),
     }
 }
 
