@@ -67,15 +67,22 @@ impl Descriptor {
     /// Whether it takes care of machines with this provider ID.
     #[must_use]
     pub fn owns(&self, provider_id: &str) -> bool {
-        self.provider_ids().iter().any(|prefix| provider_id.starts_with(prefix.as_str()))
+        if self.provider_id_prefixes.is_empty() {
+            return self.has_scheme_of(provider_id);
+        }
+        self.provider_id_prefixes.iter().any(|prefix| provider_id.starts_with(prefix.as_str()))
+    }
+
+    fn has_scheme_of(&self, provider_id: &str) -> bool {
+        let is_of =
+            |scheme: &String| provider_id.strip_prefix(scheme.as_str()).is_some_and(|rest| rest.starts_with("://"));
+        self.provider_id_schemes.iter().any(is_of)
     }
 
     /// Whether the operator leaves machines with this provider ID to another provider of the same scheme.
     #[must_use]
     pub fn leaves(&self, provider_id: &str) -> bool {
-        let is_of =
-            |scheme: &String| provider_id.strip_prefix(scheme.as_str()).is_some_and(|rest| rest.starts_with("://"));
-        !self.owns(provider_id) && self.provider_id_schemes.iter().any(is_of)
+        !self.owns(provider_id) && self.has_scheme_of(provider_id)
     }
 
     /// Whose addresses its load balancers share, as it says.

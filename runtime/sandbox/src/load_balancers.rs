@@ -130,8 +130,8 @@ impl Provider {
         let subject = Subject { class, selected: Some(selected.clone()), ..writing(&service) };
         let failed = subject.failed.clone();
         let entering = self.entering();
-        let own: Vec<Backend> = backends.iter().filter(|backend| !self.leaves(backend)).cloned().collect();
-        let (service, backends) = (convert::service(service, &entering), convert::backends(&own));
+        let own = backends.iter().filter(|backend| !self.leaves(backend));
+        let (service, backends) = (convert::service(service, &entering), convert::backends(own));
         let answer = call(
             &self.settings,
             &code.pre,
@@ -336,7 +336,7 @@ impl LoadBalancers for Provider {
                 convert::wish(wish, &entering)
             };
             let wishes: Vec<_> = wishes.into_iter().map(own).collect();
-            let backends = convert::backends(&backends);
+            let backends = convert::backends(backends.iter());
             let answer = call(
                 &self.settings,
                 &code.pre,

@@ -2,6 +2,7 @@
 //! elsewhere than it seems, is not believed, and only of the machine that it was said of.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::net::IpAddr;
 
 use ccm_cloud::{Address, AddressKind, Attributes, Descriptor, Finding, Instance, InstanceState};
@@ -109,12 +110,14 @@ fn labels(given: types::Attributes) -> Read<Attributes> {
     }
     let mut labels = BTreeMap::new();
     for (name, value) in given {
-        let shown = line(&name, MAX_SHOWN);
         if !is_qualified_name(&name) {
-            return Err(format!("it gave the label {shown:?}, which is no name of a label"));
+            return Err(format!("it gave the label {:?}, which is no name of a label", line(&name, MAX_SHOWN)));
         }
-        if labels.insert(name, value).is_some() {
-            return Err(format!("it gave the label {shown:?}, twice"));
+        match labels.entry(name) {
+            Entry::Vacant(free) => drop(free.insert(value)),
+            Entry::Occupied(taken) => {
+                return Err(format!("it gave the label {:?}, twice", line(taken.key(), MAX_SHOWN)));
+            }
         }
     }
     Ok(labels)

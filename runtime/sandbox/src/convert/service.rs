@@ -85,12 +85,12 @@ fn ingress(ingress: Ingress) -> types::Ingress {
 }
 
 /// Backends that calls share.
-pub(crate) fn backends(backends: &[Backend]) -> Vec<types::Backend> {
-    let backend = |Backend { name, provider_id, addresses }: Backend| types::Backend {
-        name,
-        provider_id,
-        addresses: addresses.into_iter().map(to_address).collect(),
+pub(crate) fn backends<'a>(backends: impl Iterator<Item = &'a Backend>) -> Vec<types::Backend> {
+    let backend = |Backend { name, provider_id, addresses }: &Backend| types::Backend {
+        name: name.clone(),
+        provider_id: provider_id.clone(),
+        addresses: addresses.iter().cloned().map(to_address).collect(),
         more: vec![],
     };
-    backends.iter().cloned().map(backend).collect()
+    backends.map(backend).collect()
 }
