@@ -287,6 +287,11 @@ build: _tools
         echo "error: $host has more than {{ host_limit }} bytes" >&2
         exit 1
     fi
+    dynamic=$(readelf --dynamic "$host")
+    if [[ "$dynamic" != *BIND_NOW* ]]; then
+        echo "error: $host is linked without full RELRO: its table of addresses stays writable" >&2
+        exit 1
+    fi
 
 # The providers as components: target/providers/*.wasm
 build-providers: _tools
