@@ -287,8 +287,8 @@ build: _tools
         echo "error: $host has more than {{ host_limit }} bytes" >&2
         exit 1
     fi
-    dynamic=$(readelf --dynamic "$host")
-    if [[ "$dynamic" != *BIND_NOW* ]]; then
+    linked=$(readelf --dynamic --segments --wide "$host")
+    if [[ "$linked" != *BIND_NOW* || "$linked" != *GNU_RELRO* ]]; then
         echo "error: $host is linked without full RELRO: its table of addresses stays writable" >&2
         exit 1
     fi

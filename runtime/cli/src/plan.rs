@@ -93,6 +93,22 @@ mod tests {
         }
     }
 
+    /// The second of two values after a flag is a word of its own.
+    #[test]
+    fn a_word_that_may_be_a_secret_is_never_repeated() {
+        for words in [
+            &["--credential", "token", "hunter2"][..],
+            &["--credential", "token", "hunter2", "svc/web"],
+            &["svc/web", "--credential", "token", "hunter2"],
+            &["--credential", "token", "hunter2/web"],
+            &["--credential", "token", "service", "hunter2!"],
+            &["--credential", "token", "service/web", "-n", "hunter2!"],
+        ] {
+            let error = target(words).unwrap_err();
+            assert!(!error.contains("hunter2"), "{words:?}: {error}");
+        }
+    }
+
     #[test]
     fn a_plan_of_nothing_names_both_ways() {
         let error = target(&[]).unwrap_err();

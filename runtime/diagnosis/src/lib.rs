@@ -17,6 +17,7 @@
 //! | `doctor` | looks for what keeps a cluster and its host from working together |
 //! | `explain` | leads from one object to the reason |
 //! | `uninstall` | looks for what would be left without the host |
+//! | `kubelet` | a Node whose kubelet asks for no manager, and what to do about it |
 //! | `paste` | commands that are printed, with the flags that lead where the command went |
 //! | `plain` | texts of others, without what a terminal obeys |
 //! | `throttled` | whose quota is used up, and what to do about it |
@@ -25,6 +26,7 @@
 mod ask;
 mod doctor;
 mod explain;
+mod kubelet;
 mod paste;
 mod plain;
 mod throttled;

@@ -52,7 +52,7 @@ impl Paste {
         Self { host, ..self }
     }
 
-    /// A text of ours, with complete commands.
+    /// A text of ours, with complete commands. One that names its kubeconfig is complete: this one does not do there.
     #[must_use]
     pub fn complete(&self, text: &str) -> String {
         let commands = [
@@ -70,7 +70,7 @@ impl Paste {
         while let Some((end, flags)) = first(rest) {
             let (command, after) = rest.split_at(end);
             complete += command;
-            if after.starts_with([' ', '`', ')']) {
+            if after.starts_with([' ', '`', ')']) && !after.starts_with(" --kubeconfig=") {
                 complete += flags;
             }
             rest = after;
@@ -120,6 +120,7 @@ mod tests {
             (&there, "`wasm-ccm doctor` says more", format!("`wasm-ccm doctor {ours} {lease}` says more")),
             (&there, "(`wasm-ccm explain node n`)", format!("(`wasm-ccm explain {ours} {lease} node n`)")),
             (&here, "echo '{}' | kubectl apply -f -", format!("echo '{{}}' | {kubectl} apply -f -")),
+            (&here, "kubectl --kubeconfig=FILE apply -f -", "kubectl --kubeconfig=FILE apply -f -".to_owned()),
             (&here, "helm uninstall ccm --namespace a", format!("{helm} ccm --namespace a")),
             (&here, "`wasm-ccm push FILE configmap:a/b`", format!("`wasm-ccm push {ours} FILE configmap:a/b`")),
             // These ask no cluster, or are none.

@@ -10,6 +10,19 @@ pub(crate) fn one_line(text: &str) -> String {
     plain.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// No time that is told is longer: 100 years, in seconds. What answers in the place of a host may say anything.
+const LONGEST: f64 = 3_155_760_000.0;
+
+/// A time in seconds, for people.
+pub(crate) fn about(seconds: f64) -> String {
+    match seconds.clamp(0.0, LONGEST) {
+        seconds if seconds < 120.0 => format!("{:.0} s", seconds.ceil()),
+        seconds if seconds < 7_200.0 => format!("{:.0} min", seconds / 60.0),
+        seconds if seconds < 172_800.0 => format!("{:.0} h", seconds / 3_600.0),
+        seconds => format!("{:.0} days", seconds / 86_400.0),
+    }
+}
+
 /// JSON that a terminal may show. It is the same for whoever reads it: what JSON leaves as it is, and a terminal obeys, is escaped.
 #[must_use]
 pub fn shown(json: String) -> String {
@@ -41,6 +54,14 @@ mod tests {
         assert_eq!(one_line(" the cloud says:\r\n\u{1b}[2Jno\t "), "the cloud says: [2Jno");
         assert_eq!(one_line("a\u{9b}2Jb\u{202e}c\u{2028}d\u{2066}e"), "a 2Jb c d e");
         assert_eq!(one_line("M\u{fc}ller \u{1f600}"), "M\u{fc}ller \u{1f600}");
+    }
+
+    #[test]
+    fn a_time_is_told_in_a_unit_that_people_read() {
+        assert_eq!(
+            [-1.0, 0.2, 59.0, 600.0, 43_200.0, 604_800.0, 1e300].map(about),
+            ["0 s", "1 s", "59 s", "10 min", "12 h", "7 days", "36525 days"]
+        );
     }
 
     #[test]

@@ -192,7 +192,7 @@ impl Inner {
         let first = state.queue.is_first(ticket.number);
         let blocked = match state.blocked(ticket.number.0, now, &self.settings) {
             Some(blocked) => blocked,
-            None if !first => Blocked { why: Why::Busy, until: None },
+            None if !first => Blocked { why: Why::Behind, until: None },
             None => match state.bucket.take(now) {
                 Err(until) => Blocked { why: Why::Rate, until: Some(until) },
                 Ok(()) => {

@@ -195,7 +195,7 @@ impl Credentials {
                     }
                 }
                 None if declared.required => problems.push(format!(
-                    "credential {name:?}: the provider needs it ({}); give it with --credential {name}=file:PATH or env:VARIABLE (for run and doctor, also secret:NAMESPACE/NAME/KEY){}",
+                    "credential {name:?}: the provider needs it ({}); give it with --credential {name}=file:PATH or env:VARIABLE (for run, plan and doctor, also secret:NAMESPACE/NAME/KEY){}",
                     declared.purpose,
                     keys(&declared.value.keys)
                 )),

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use ccm_controllers::LOAD_BALANCER_READY;
 use http::header::CONTENT_TYPE;
 use http::{Method, Request, Response, StatusCode};
 use kube::Client;
@@ -99,7 +100,7 @@ impl Stopping {
         let kind = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default().to_owned();
         let is_patch = parts.method == Method::PATCH;
         if !is_patch && parts.method != Method::DELETE {
-            self.note(&parts.method, path, body);
+            self.note(&parts.method, path, body, false);
             return Ok(refusal(StatusCode::FORBIDDEN, "Forbidden", "a plan does not write"));
         }
         let before = match self.before(&object).await? {
@@ -127,15 +128,15 @@ impl Stopping {
                 return Ok(refusal(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", "a test of the patch does not hold"));
             }
         };
-        self.note(&parts.method, path, body);
+        self.note(&parts.method, path, body, makes_ready(&before, &after));
         let after = if is_patch { patch::as_newer(after) } else { after };
         let answer = answer(StatusCode::OK, &after);
         self.journal.written.insert(object, is_patch.then_some(after));
         Ok(answer)
     }
 
-    fn note(&self, method: &Method, path: String, body: Value) {
-        self.journal.note(Stopped::Cluster { method: method.to_string(), path, body });
+    fn note(&self, method: &Method, path: String, body: Value, makes_ready: bool) {
+        self.journal.note(Stopped::Cluster { method: method.to_string(), path, body, makes_ready });
     }
 
     /// The object as it is by now, or what the API server says instead.
@@ -160,6 +161,17 @@ impl Stopping {
         }
         Ok(Ok(object))
     }
+}
+
+/// Whether a Service said that its load balancer is not ready, and says that it is.
+fn makes_ready(before: &Value, after: &Value) -> bool {
+    let says = |object: &Value| {
+        let is = |condition: &Value, name: &str, text: &str| condition.get(name).is_some_and(|value| value == text);
+        let conditions = object.pointer("/status/conditions")?.as_array()?;
+        let ready = conditions.iter().find(|condition| is(condition, "type", LOAD_BALANCER_READY))?;
+        Some(is(ready, "status", "True"))
+    };
+    says(before) == Some(false) && says(after) == Some(true)
 }
 
 /// What is said of an object that there is none of any more.

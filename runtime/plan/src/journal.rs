@@ -19,6 +19,8 @@ pub(crate) enum Stopped {
         /// Without the query.
         path: String,
         body: Value,
+        /// Whether a Service said before that its load balancer is not ready, and says after it that it is.
+        makes_ready: bool,
     },
 }
 
@@ -87,7 +89,8 @@ mod tests {
     fn only_a_change_of_a_cloud_ends_the_work_on_an_object_and_not_that_on_the_next_one() {
         let journal = Journal::default();
         let stopped = journal.change_of_a_cloud();
-        let cluster = Stopped::Cluster { method: "PATCH".to_owned(), path: String::new(), body: Value::Null };
+        let (method, path, body) = ("PATCH".to_owned(), String::new(), Value::Null);
+        let cluster = Stopped::Cluster { method, path, body, makes_ready: false };
         journal.note(cluster.clone());
         assert!(!stopped.is_cancelled());
         let change = ForbiddenChange {

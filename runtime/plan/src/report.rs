@@ -106,7 +106,7 @@ pub enum Write {
         /// The patch, or the conditions of a deletion.
         body: Value,
     },
-    /// A note of the host to itself in the cluster. Nothing else depends on it.
+    /// A note of the host to itself in the cluster. Nobody waits for it.
     Note {
         /// Of HTTP.
         method: String,
@@ -168,8 +168,13 @@ impl ObjectPlan {
                         writes.push(write);
                     }
                 }
-                Stopped::Cluster { method, path, body } if !more_may_follow => {
-                    writes.push(Write::of_cluster(method, path, body));
+                Stopped::Cluster { method, path, body, makes_ready } if !more_may_follow => {
+                    // People wait for that. Where it says that it is not ready, that is a failure, which is told as such.
+                    let is_note = !makes_ready && is_note(&path, &body);
+                    writes.push(match is_note {
+                        true => Write::Note { method, path, body },
+                        false => Write::Cluster { method, path, body },
+                    });
                 }
                 // It follows from a refusal that there would not be.
                 Stopped::Cloud(_) | Stopped::Cluster { .. } => {}
@@ -195,10 +200,6 @@ impl From<ForbiddenChange> for Write {
 }
 
 impl Write {
-    fn of_cluster(method: String, path: String, body: Value) -> Self {
-        if is_note(&path, &body) { Self::Note { method, path, body } } else { Self::Cluster { method, path, body } }
-    }
-
     /// Where it goes, method, path and body.
     pub(crate) fn parts(&self) -> (&'static str, &str, String, &Value) {
         match self {
@@ -275,7 +276,7 @@ mod tests {
     use super::*;
 
     fn cluster(path: &str, body: Value) -> Stopped {
-        Stopped::Cluster { method: "PATCH".to_owned(), path: path.to_owned(), body }
+        Stopped::Cluster { method: "PATCH".to_owned(), path: path.to_owned(), body, makes_ready: false }
     }
 
     fn cloud(method: &'static str, body: &str, is_after_another: bool) -> Stopped {

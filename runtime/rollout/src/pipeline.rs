@@ -189,7 +189,10 @@ impl Surroundings {
         }
         gate::annotations(config, component.declared(), before.map(Provider::declared).or(kept.as_deref()))
             .map_err(rejected(Step::Grants))?;
-        self.variables.hear(config, &descriptor);
+        // Early: what it goes without may be why it is rejected. Of one in whose place another serves, only what serves is heard.
+        if before.is_none() {
+            self.variables.hear(config, &descriptor);
+        }
         let files = config.files(&descriptor).map_err(NotAdmitted::LocalFile)?;
         if before.is_none() {
             carryover.tries(&digest);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ccm_apiserver::lacks_right;
 use ccm_controllers::{
     Node, is_deleting, is_load_balancer, is_uninitialized, load_balancer_class, needs_cleanup, published_addresses,
     ready_condition, was_ensured_here,
@@ -19,6 +20,8 @@ pub(crate) enum Object {
     Missing,
     /// The API server does not say.
     Unread,
+    /// Whoever asks may not read it.
+    Forbidden,
     Service(ServiceFacts),
     Node(NodeFacts),
 }
@@ -27,7 +30,7 @@ impl Object {
     /// The UID; empty where nobody says it.
     pub(crate) fn uid(&self) -> &str {
         match self {
-            Self::Missing | Self::Unread => "",
+            Self::Missing | Self::Unread | Self::Forbidden => "",
             Self::Service(facts) => &facts.uid,
             Self::Node(facts) => &facts.uid,
         }
@@ -107,26 +110,47 @@ pub(crate) fn is_known_here(service: &Service) -> bool {
     ready_condition(service).is_some() || was_ensured_here(service)
 }
 
+/// Why an object is not known.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    pub(crate) why: String,
+    /// Whoever asks lacks the right.
+    pub(crate) is_forbidden: bool,
+}
+
 /// The object.
 ///
 /// # Errors
 ///
 /// The API server does not give it: why.
-pub(crate) async fn of(client: &Client, target: &Target) -> Result<Object, String> {
-    let unread = |why: String| format!("{target} cannot be read: {why}");
+pub(crate) async fn of(client: &Client, target: &Target) -> Result<Object, Unread> {
+    let mut is_forbidden = false;
+    let object = read(client, target, &mut is_forbidden).await;
+    object.map_err(|why| Unread { why: format!("{target} cannot be read: {why}"), is_forbidden })
+}
+
+async fn read(client: &Client, target: &Target, is_forbidden: &mut bool) -> Result<Object, String> {
     let client = client.clone();
     let object = match target {
         Target::Service { namespace, name } => {
-            let service =
-                answered(Api::<Service>::namespaced(client, namespace).get_opt(name)).await.map_err(unread)?;
+            let services = Api::<Service>::namespaced(client, namespace);
+            let service = answered(noted(services.get_opt(name), is_forbidden)).await?;
             service.as_ref().map(ServiceFacts::of).map(Object::Service)
         }
         Target::Node { name } => {
-            let node = answered(Api::<WholeNode>::all(client).get_opt(name)).await.map_err(unread)?;
-            node.map(NodeFacts::of).transpose().map_err(unread)?.map(Object::Node)
+            let nodes = Api::<WholeNode>::all(client);
+            let node = answered(noted(nodes.get_opt(name), is_forbidden)).await?;
+            node.map(NodeFacts::of).transpose()?.map(Object::Node)
         }
     };
     Ok(object.unwrap_or(Object::Missing))
+}
+
+/// The same, after it is noted whether the right was lacking.
+async fn noted<T>(request: impl Future<Output = kube::Result<T>>, is_forbidden: &mut bool) -> kube::Result<T> {
+    let answer = request.await;
+    *is_forbidden = matches!(&answer, Err(kube::Error::Api(status)) if lacks_right(status));
+    answer
 }
 
 /// All Nodes, as the controllers have them.
@@ -155,4 +179,34 @@ pub(crate) async fn services(client: &Client) -> Result<Vec<Service>, String> {
 /// The API server does not give them: why.
 pub(crate) async fn services_named(client: &Client, name: &str) -> Result<Vec<Service>, String> {
     all(client, "/api/v1/services", Some(&format!("metadata.name={name}"))).await
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_lacks_the_right_is_told_apart_from_an_api_server_that_fails() {
+        let forbidden = r#"nodes "n1" is forbidden: User "poor" cannot get resource "nodes" in API group """#;
+        for (code, reason, message, is_forbidden) in
+            [(403, "Forbidden", forbidden, true), (403, "Forbidden", "no", false), (500, "InternalError", "no", false)]
+        {
+            let status = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
+                "reason": reason, "code": code });
+            let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+                let body = kube::client::Body::from(status.to_string().into_bytes());
+                let answer = http::Response::builder().status(code).body(body);
+                std::future::ready(Ok::<_, std::convert::Infallible>(answer.unwrap()))
+            });
+            let client = Client::new(service, "default");
+            let service = Target::Service { namespace: "shop".into(), name: "web".into() };
+            for target in [Target::Node { name: "n1".into() }, service] {
+                let unread = of(&client, &target).await.unwrap_err();
+                assert!(unread.why.starts_with(&format!("{target} cannot be read: ")), "{}", unread.why);
+                assert_eq!(unread.is_forbidden, is_forbidden, "{}", unread.why);
+            }
+        }
+    }
 }

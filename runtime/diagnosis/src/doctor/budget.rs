@@ -228,7 +228,7 @@ fn judge(told: &Told, place: &str) -> Vec<Finding> {
     others.retain(|about| !down.contains(about));
     if !down.is_empty() {
         let found = format!("{place} considers it down, and sends only test requests");
-        let fix = "doctor --online says whether it can be reached from here; the log of the host has the last errors, and its status page says when the next test is";
+        let fix = "doctor --online says whether it can be reached from here; the log of the host has the last errors";
         findings.push(check.wrong(found, fix).about(down));
     }
     findings.extend(low.into_iter().map(|(about, found)| check.wrong(found, fix).about([about])));

@@ -12,8 +12,9 @@ type About<'a> = (&'a str, &'a str, Option<&'a str>);
 const API: &str = "rbac.authorization.k8s.io";
 
 /// The command that gives `who` these rights. Those in a namespace are a Role there, with the names of the objects, and all others a
-/// ClusterRole. A name is of its rules: what was given before for other objects stays as it is.
-pub(super) fn command(who: &str, rights: &[&Right]) -> String {
+/// ClusterRole. A name is of its rules: what was given before for other objects stays as it is. `is_own`: it is `who` that asks with this
+/// kubeconfig, and nobody can give rights to himself.
+pub(super) fn command(who: &str, rights: &[&Right], is_own: bool) -> String {
     let mut places: BTreeMap<Option<&str>, BTreeMap<About<'_>, Vec<&str>>> = BTreeMap::new();
     for right in rights {
         let about = (right.group.as_str(), right.resource.as_str(), right.name.as_deref());
@@ -22,8 +23,12 @@ pub(super) fn command(who: &str, rights: &[&Right]) -> String {
     let items: Vec<Value> =
         places.iter().flat_map(|(namespace, rules)| role_and_binding(who, *namespace, rules)).collect();
     let list = json!({ "apiVersion": "v1", "kind": "List", "items": items });
+    let (whose, kubectl) = match is_own {
+        true => ("with the kubeconfig of an administrator: ", "kubectl --kubeconfig=FILE"),
+        false => ("", "kubectl"),
+    };
     // No name in it has a quotation mark.
-    format!("echo '{list}' | kubectl apply --server-side -f -")
+    format!("{whose}`echo '{list}' | {kubectl} apply --server-side -f -`")
 }
 
 fn role_and_binding(who: &str, namespace: Option<&str>, rules: &BTreeMap<About<'_>, Vec<&str>>) -> [Value; 2] {
@@ -78,9 +83,9 @@ mod tests {
     }
 
     fn objects(who: &str, rights: &[&Right]) -> Vec<Value> {
-        let command = command(who, rights);
+        let command = command(who, rights, false);
         let list =
-            command.strip_prefix("echo '").unwrap().strip_suffix("' | kubectl apply --server-side -f -").unwrap();
+            command.strip_prefix("`echo '").unwrap().strip_suffix("' | kubectl apply --server-side -f -`").unwrap();
         assert!(!list.contains('\''), "{list}");
         let list: Value = serde_json::from_str(list).unwrap();
         list["items"].as_array().unwrap().clone()

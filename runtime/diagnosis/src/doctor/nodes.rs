@@ -8,6 +8,7 @@ use ccm_controllers::{Node, is_uninitialized};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::finding::{Check, Finding};
+use crate::kubelet;
 
 /// `providers`: all that the process has; none where one of them could not be loaded. A Node that is older than `patience` should be
 /// initialised.
@@ -47,17 +48,7 @@ pub(super) fn judge(
 
     let in_tree = of(&|node| !node.is_deleting && !is_uninitialized(node) && node.provider_id.is_none());
     if !in_tree.is_empty() {
-        findings.push(
-            check
-                .wrong(
-                    "has no provider ID, and no taint that asks for one: its kubelet seems to run without --cloud-provider=external",
-                    format!(
-                        "start the kubelet with --cloud-provider=external, then `kubectl taint node {} node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule`: the host initialises the Node and takes the taint away",
-                        name_of(&in_tree)
-                    ),
-                )
-                .about(names(&in_tree)),
-        );
+        findings.push(check.wrong(kubelet::FOUND, kubelet::fix(&name_of(&in_tree))).about(names(&in_tree)));
     }
 
     let mut holders: BTreeMap<&str, Vec<&Arc<Node>>> = BTreeMap::new();

@@ -285,7 +285,7 @@ async fn judge(client: &Client, of: &RightsOf, rights: Vec<Right>, purpose: Purp
         )),
         [] => Check::Rights.good(format!("{who} has all {} rights that the host needs", rights.len())),
         _ => {
-            let grant = command(&who, &missing);
+            let grant = command(&who, &missing, ask_about.is_none());
             // Whoever gives them to a dry run takes the lock from it.
             let unless = match purpose == Purpose::Unknown && are_of_dry_run(&rights, &missing) {
                 true => "nothing, if the host is a dry run: doctor --dry-run judges it as one; else ",
@@ -293,7 +293,7 @@ async fn judge(client: &Client, of: &RightsOf, rights: Vec<Right>, purpose: Purp
             };
             let dry_run = if purpose.is_dry_run() { "this is a dry run, and " } else { "" };
             let fix = format!(
-                "{unless}`{grant}`; or apply your overlay or Helm release again, if the names are those of the manifests; if the host has another account, --rights-of"
+                "{unless}{grant}; or apply your overlay or Helm release again, if the names are those of the manifests; if the host has another account, --rights-of"
             );
             let troubles: Vec<String> = troubles.into_iter().collect();
             let troubles = if troubles.is_empty() {

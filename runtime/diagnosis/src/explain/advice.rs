@@ -5,49 +5,107 @@ use ccm_controllers::CloudRequest;
 use super::target::Target;
 use crate::throttled;
 
-/// What to do; nothing where the reaction is unknown. `request`: the one behind it, where the host saw one fail.
-pub(super) fn of(reaction: &str, request: Option<&CloudRequest>, target: &Target) -> Option<String> {
-    let object = match target {
-        Target::Service { .. } => "Service",
-        Target::Node { .. } => "Node",
-    };
+/// Who speaks of a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Speaker {
+    /// The leader, which knows the request behind it, where there was one.
+    Leader,
+    /// The object: nobody could ask the leader.
+    Object,
+    /// The object, and nobody tries anything: none leads, or the host is a dry run.
+    ObjectAlone,
+}
+
+/// What is known of a failure.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Known<'a> {
+    pub(super) speaker: Speaker,
+    /// The request behind it, where the host saw one fail.
+    pub(super) request: Option<&'a CloudRequest>,
+    /// How many tries have failed since the last one that did not; 0 where nobody says.
+    pub(super) tries: u32,
+    pub(super) target: &'a Target,
+}
+
+/// After so many failures in a row, waiting alone does not help.
+const PATIENCE: u32 = 5;
+
+/// What to do; nothing where the reaction is unknown, or where there is nothing to do before somebody tries again.
+pub(super) fn of(reaction: &str, known: Known<'_>) -> Option<String> {
+    let Known { speaker, request, target, .. } = known;
     let error = request.and_then(|request| request.error.as_deref()).unwrap_or_default();
-    let text = match reaction {
-        "retry" if request.is_none() => {
-            "nothing for now: the host retries. No request to the cloud is known to have failed: if it stays, do what the message says, and look in the log of the host for what else the component says"
-        }
-        "retry" => {
-            "nothing, if the cloud has an outage: the host retries; else check network, proxy and the cloud's status, with the request ID"
-        }
+    // What is left out where nobody tries anything.
+    let (text, and_the_host) = match reaction {
+        "retry" => return Some(retry(known)),
+        "throttled" | "pending" if speaker == Speaker::ObjectAlone => return None,
         "throttled" => return Some(throttled::advice(request)),
         // The account and its credentials have no part in it: the host refused the request, or its answer.
-        "unauthorized" if error == "denied" => {
-            "grant what the message names, if the provider is to have it: docs/guides/configure-a-provider.md, \"Grants\""
+        "unauthorized" if error == "denied" => (
+            "grant what the message names, if the provider is to have it: docs/guides/configure-a-provider.md, \"Grants\"",
+            "",
+        ),
+        "unauthorized" if error == "unknown-credential" => {
+            ("give the credential that the message names (--credential)", "")
         }
-        "unauthorized" if error == "unknown-credential" => "give the credential that the message names (--credential)",
-        "quota" if error == "too-large" => "raise the limit of the host that the message names, if that size is right",
-        "pending" => "wait: the cloud is at work",
-        "unauthorized" => {
-            "check and rotate the credential (docs/guides/rotate-credentials.md); the host retries at once when it changes"
+        "quota" if error == "too-large" => {
+            ("raise the limit of the host that the message names, if that size is right", "")
         }
-        "conflict" => "find out who else changes the same thing in the cloud; the host retries",
-        "quota" => "raise the limit of the account, or delete what nobody uses; the host retries slowly",
+        "pending" => ("wait: the cloud is at work", ""),
+        "unauthorized" => (
+            "check and rotate the credential (docs/guides/rotate-credentials.md)",
+            "the host retries at once when it changes",
+        ),
+        "conflict" => ("find out who else changes the same thing in the cloud", "the host retries"),
+        "quota" => ("raise the limit of the account, or delete what nobody uses", "the host retries slowly"),
         "unsupported" => {
-            "take out what the cloud cannot do, or use another class or component; the host retries slowly"
+            ("take out what the cloud cannot do, or use another class or component", "the host retries slowly")
         }
-        "elsewhere" => "nothing here: another manager takes care of it",
-        "api" => "check the API server and the rights of the host (manifests/base/rbac.yaml)",
+        "elsewhere" => ("nothing here: another manager takes care of it", ""),
+        "api" => ("check the API server and the rights of the host (manifests/base/rbac.yaml)", ""),
         "absent" => {
-            "check that the machine exists in the account and region of the provider, under the name of the Node"
+            ("check that the machine exists in the account and region of the provider, under the name of the Node", "")
         }
         "invalid" => {
+            let kind = target.kind();
             return Some(format!(
-                "correct the field that the message names on the {object}: nothing is retried before it changes"
+                "correct the field that the message names on the {kind}: nothing is retried before it changes"
             ));
         }
         _ => return None,
     };
-    Some(text.to_owned())
+    Some(match (speaker, and_the_host) {
+        (Speaker::ObjectAlone, _) | (_, "") => text.to_owned(),
+        (_, and_the_host) => format!("{text}; {and_the_host}"),
+    })
+}
+
+/// The cloud failed, or the component.
+fn retry(Known { speaker, request, tries, .. }: Known<'_>) -> String {
+    let text = match (speaker, request) {
+        (Speaker::ObjectAlone, _) => {
+            "do what the message says, if it stays: only a leader that tries again knows the request to the cloud"
+        }
+        (Speaker::Object, _) => {
+            "nothing for now: the host retries. Only the leader knows the request to the cloud: if it stays, do what the message says"
+        }
+        (Speaker::Leader, None) if tries > PATIENCE => {
+            "this does not mend itself, and no request to the cloud is known to have failed: do what the message says, and look in the log of the host for what else the component says"
+        }
+        (Speaker::Leader, None) => {
+            "nothing for now: the host retries. No request to the cloud is known to have failed: if it stays, do what the message says, and look in the log of the host for what else the component says"
+        }
+        (Speaker::Leader, Some(CloudRequest { request_id: Some(_), .. })) => {
+            "nothing, if the cloud has an outage: the host retries; else check network, proxy and the cloud's status, with the request ID"
+        }
+        (Speaker::Leader, Some(CloudRequest { status: Some(_), .. })) => {
+            "nothing, if the cloud has an outage: the host retries; else check network, proxy and the cloud's status"
+        }
+        // What has no answer has no ID.
+        (Speaker::Leader, Some(_)) => {
+            "nothing, if the cloud has an outage: the host retries; else check network and proxy: `wasm-ccm doctor --online` says what is in the way"
+        }
+    };
+    text.to_owned()
 }
 
 /// What the host does about it by itself; nothing where the reaction is unknown.
@@ -72,40 +130,55 @@ mod tests {
 
     use super::*;
 
+    fn node() -> Target {
+        Target::Node { name: "n1".into() }
+    }
+
+    /// What the leader says of one failure.
+    fn by_leader<'a>(request: Option<&'a CloudRequest>, target: &'a Target) -> Known<'a> {
+        Known { speaker: Speaker::Leader, request, tries: 1, target }
+    }
+
+    const ALL: [Reaction; 9] = [
+        Reaction::Retry,
+        Reaction::Throttled,
+        Reaction::Pending,
+        Reaction::Unauthorized,
+        Reaction::Invalid,
+        Reaction::Conflict,
+        Reaction::Quota,
+        Reaction::Unsupported,
+        Reaction::Elsewhere,
+    ];
+
     #[test]
     fn there_is_something_to_do_about_each_reaction() {
-        let target = Target::Node { name: "n1".into() };
-        let all = [
-            Reaction::Retry,
-            Reaction::Throttled,
-            Reaction::Pending,
-            Reaction::Unauthorized,
-            Reaction::Invalid,
-            Reaction::Conflict,
-            Reaction::Quota,
-            Reaction::Unsupported,
-            Reaction::Elsewhere,
-        ];
-        for reaction in all {
-            assert!(of(reaction.as_str(), None, &target).is_some(), "{reaction:?}");
+        let target = node();
+        let known = by_leader(None, &target);
+        for reaction in ALL {
+            assert!(of(reaction.as_str(), known).is_some(), "{reaction:?}");
             assert!(meaning(reaction.as_str()).is_some(), "{reaction:?}");
         }
         for reaction in ["api", "absent"] {
-            assert!(of(reaction, None, &target).is_some() && meaning(reaction).is_some(), "{reaction}");
+            assert!(of(reaction, known).is_some() && meaning(reaction).is_some(), "{reaction}");
         }
-        assert_eq!((of("", None, &target), meaning("")), (None, None));
-        assert!(of("invalid", None, &target).unwrap().contains("Node"));
+        assert_eq!((of("", known), meaning("")), (None, None));
+        assert!(of("invalid", known).unwrap().contains("Node"));
     }
 
     /// Whoever read it looked for a firewall, and the component had never asked for anything.
     #[test]
     fn network_account_and_credentials_are_blamed_only_where_a_request_is_known_that_they_could_have_stopped() {
-        let target = Target::Node { name: "n1".into() };
+        let target = node();
         let failed = |error: &str| CloudRequest { error: Some(error.into()), ..CloudRequest::default() };
         let answered = CloudRequest { status: Some(503), ..CloudRequest::default() };
+        let named = CloudRequest { request_id: Some("r-1".into()), ..answered.clone() };
         for (reaction, request, says, not) in [
             ("retry", None, "do what the message says", "network"),
-            ("retry", Some(answered.clone()), "check network, proxy and the cloud's status", "No request"),
+            ("retry", Some(named), "the cloud's status, with the request ID", "doctor"),
+            // Whoever had no connection looked for an ID that nobody gave.
+            ("retry", Some(failed("connect")), "`wasm-ccm doctor --online`", "request ID"),
+            ("retry", Some(answered.clone()), "check network, proxy and the cloud's status", "request ID"),
             ("unauthorized", None, "rotate the credential", "grant"),
             ("unauthorized", Some(answered.clone()), "rotate the credential", "grant"),
             ("unauthorized", Some(failed("denied")), "grant what the message names", "rotate"),
@@ -113,8 +186,33 @@ mod tests {
             ("quota", Some(answered), "limit of the account", "host that"),
             ("quota", Some(failed("too-large")), "raise the limit of the host", "account"),
         ] {
-            let told = of(reaction, request.as_ref(), &target).unwrap();
+            let told = of(reaction, by_leader(request.as_ref(), &target)).unwrap();
             assert!(told.contains(says) && !told.contains(not), "{reaction} {request:?}: {told}");
+        }
+    }
+
+    /// At the 14th failure in a row it was still "nothing for now".
+    #[test]
+    fn what_fails_again_and_again_does_not_mend_itself() {
+        let target = node();
+        for (tries, starts) in [(0, "nothing for now"), (5, "nothing for now"), (6, "this does not mend itself")] {
+            let told = of("retry", Known { tries, ..by_leader(None, &target) }).unwrap();
+            assert!(told.starts_with(starts), "{tries}: {told}");
+        }
+    }
+
+    /// Nobody had asked the leader, and the message held the failed request.
+    #[test]
+    fn only_a_leader_says_that_no_request_is_known() {
+        let target = node();
+        for speaker in [Speaker::Object, Speaker::ObjectAlone] {
+            let told = of("retry", Known { speaker, ..by_leader(None, &target) }).unwrap();
+            assert!(told.contains("nly") && told.contains("knows the request"), "{told}");
+            assert!(!told.contains("is known to have failed"), "{told}");
+        }
+        for reaction in ALL {
+            let told = of(reaction.as_str(), Known { speaker: Speaker::ObjectAlone, ..by_leader(None, &target) });
+            assert!(!told.iter().any(|told| told.contains("the host")), "{told:?}");
         }
     }
 }

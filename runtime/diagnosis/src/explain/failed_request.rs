@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use ccm_controllers::CloudRequest;
 use http::StatusCode;
 
-use super::reason::about;
+use crate::plain::about;
 
 /// Where it went.
 pub(super) fn place(request: &CloudRequest) -> String {

@@ -14,6 +14,18 @@ use crate::ask::pods::{self, LABEL, is_host, may_hold, port};
 /// So many hosts are asked what they refuse while nobody leads.
 const ASKED: usize = 3;
 
+/// Who leads, as far as the Lease says it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Lead {
+    /// A host, or nobody knows.
+    #[default]
+    Maybe,
+    /// Nobody: nothing is tried.
+    Nobody,
+    /// Another manager has the Lease of the host.
+    Stranger,
+}
+
 /// What came of asking.
 #[derive(Default)]
 pub(super) struct Asked {
@@ -23,6 +35,8 @@ pub(super) struct Asked {
     pub(super) place: Option<String>,
     /// What hosts that do not lead refuse: who refuses its first component does not become the leader.
     pub(super) refusals: Vec<Refusal>,
+    /// Who leads, where there is no answer.
+    pub(super) lead: Lead,
     /// What did not work.
     pub(super) tried: Vec<String>,
 }
@@ -30,6 +44,11 @@ pub(super) struct Asked {
 impl Asked {
     fn failed(tried: impl Into<String>) -> Self {
         Self { tried: vec![tried.into()], ..Self::default() }
+    }
+
+    /// Nobody leads, as this says.
+    fn unled(tried: impl Into<String>) -> Self {
+        Self { lead: Lead::Nobody, ..Self::failed(tried) }
     }
 
     fn of(place: String, asked: Result<Answer, String>) -> Self {
@@ -54,13 +73,24 @@ impl Asked {
     }
 }
 
-/// Asks whoever is at an address. No credential of the user goes there. `cluster`, with the namespace of the host, makes a token where one is wanted.
-pub(super) async fn at(address: &Uri, cluster: Option<(&Client, &str)>, target: &Target) -> Asked {
-    let answer = match client_of(address) {
-        Ok(client) => ask(&client, &format!("{PREFIX}{}", target.path()), cluster).await,
-        Err(why) => Err(why),
-    };
-    Asked::of(format!("the host at {address}"), answer)
+/// Asks whoever is at an address. No credential of the user goes there. `cluster` makes a token where one is wanted, and says who leads where
+/// that is another one.
+pub(super) async fn at(address: &Uri, cluster: Option<Place<'_>>, target: &Target) -> Asked {
+    let place = format!("the host at {address}");
+    match client_of(address) {
+        Ok(client) => through(&client, place, cluster, target).await,
+        Err(why) => Asked::of(place, Err(why)),
+    }
+}
+
+/// Asks whoever is behind this client.
+async fn through(client: &Client, place: String, cluster: Option<Place<'_>>, target: &Target) -> Asked {
+    let tokens = cluster.as_ref().map(|cluster| (cluster.client, cluster.namespace));
+    let asked = Asked::of(place, ask(client, &format!("{PREFIX}{}", target.path()), tokens).await);
+    match cluster {
+        Some(cluster) if asked.answer.is_none() => cluster.led(asked).await,
+        _ => asked,
+    }
 }
 
 /// Where the hosts are.
@@ -75,40 +105,32 @@ pub(super) struct Place<'a> {
 impl Place<'_> {
     /// Finds who holds the Lease, and asks its pod through the API server.
     pub(super) async fn found(&self, target: &Target) -> Asked {
-        let Self { client, namespace, lease } = self;
-        let what = format!("the Lease {namespace}/{lease}");
-        let hold = match lease::look(client, namespace, lease).await {
-            Err(why) => return Asked::failed(format!("{what} cannot be read: {why}")),
-            Ok(None) => {
-                let tried = format!("{what} does not exist: no host has led, or it has another name");
-                return self.refusals(Asked::failed(tried), target).await;
-            }
-            Ok(Some(hold)) => hold,
+        let Self { client, namespace, .. } = self;
+        let hold = match self.hold().await {
+            Ok(hold) => hold,
+            Err(asked) if asked.lead == Lead::Nobody => return self.refusals(asked, target).await,
+            Err(asked) => return asked,
         };
         let holder = &hold.holder;
-        if holder.is_empty() {
-            let asked = Asked::failed(format!("nobody holds {what}: no host leads"));
-            return self.refusals(asked, target).await;
-        }
-        if let Some(stranger) = hold.stranger() {
-            return Asked::failed(format!(
-                "{holder} holds {what}, and is no host of wasm-ccm but {stranger}: two managers have one Lease (`wasm-ccm doctor`)"
-            ));
-        }
         let pods = match pods::living(client, namespace).await {
             Ok(pods) => pods,
             Err(why) => {
-                let told = self.told(&hold).await;
-                return Asked::failed(format!("{told}; the pods in {namespace} cannot be read: {why}"));
+                let (told, lead) = self.told(&hold).await;
+                let asked = Asked::failed(format!("{told}; the pods in {namespace} cannot be read: {why}"));
+                return Asked { lead, ..asked };
             }
         };
         let candidates: Vec<&Pod> = pods.iter().filter(|pod| is_host(pod) && may_hold(pod, holder)).collect();
         let Some(pod) = candidates.first() else {
-            let told = self.told(&hold).await;
+            let (told, lead) = self.told(&hold).await;
             let (label, value) = LABEL;
-            return Asked::failed(format!(
-                "{told}, and is no pod in {namespace} that lives and has the label {label}={value}: say with --address where its health port is"
-            ));
+            let asked = Asked::failed(match lead {
+                Lead::Nobody => told,
+                _ => format!(
+                    "{told}, and is no pod in {namespace} that lives and has the label {label}={value}: say with --address where its health port is"
+                ),
+            });
+            return Asked { lead, ..asked };
         };
         // In the host network, those of one node cannot be told apart before they have answered.
         let mut asked = Asked::default();
@@ -126,22 +148,58 @@ impl Place<'_> {
                 "to ask it nevertheless: kubectl -n {namespace} port-forward {pod} {port}, and in another terminal the same command with \
                  --address=https://127.0.0.1:{port}"
             ));
-            asked.tried.push(self.told(&hold).await);
+            let (told, lead) = self.told(&hold).await;
+            asked.tried.push(told);
+            asked.lead = lead;
         }
         asked
     }
 
+    /// Who holds the Lease, if that may be a host; else what there is to say of it.
+    async fn hold(&self) -> Result<Hold, Asked> {
+        let Self { client, namespace, lease } = self;
+        let what = format!("the Lease {namespace}/{lease}");
+        let hold = match lease::look(client, namespace, lease).await {
+            Err(why) => return Err(Asked::failed(format!("{what} cannot be read: {why}"))),
+            Ok(None) => {
+                return Err(Asked::unled(format!("{what} does not exist: no host has led, or it has another name")));
+            }
+            Ok(Some(hold)) if hold.holder.is_empty() => {
+                return Err(Asked::unled(format!("nobody holds {what}: no host leads")));
+            }
+            Ok(Some(hold)) => hold,
+        };
+        let Some(stranger) = hold.stranger() else { return Ok(hold) };
+        let holder = &hold.holder;
+        let tried = format!(
+            "{holder} holds {what}, and is no host of wasm-ccm but {stranger}: two managers have one Lease (`wasm-ccm doctor`)"
+        );
+        Err(Asked { lead: Lead::Stranger, ..Asked::failed(tried) })
+    }
+
+    /// Adds who leads to what another one said.
+    async fn led(&self, mut asked: Asked) -> Asked {
+        let (told, lead) = match self.hold().await {
+            Ok(hold) => self.told(&hold).await,
+            Err(Asked { tried, lead, .. }) => (tried.join("; "), lead),
+        };
+        asked.tried.push(told);
+        Asked { lead, ..asked }
+    }
+
     /// Whether the holder leads: it is looked at again, for as long as it takes to see.
-    async fn told(&self, hold: &Hold) -> String {
+    async fn told(&self, hold: &Hold) -> (String, Lead) {
         let holder = &hold.holder;
         match lease::watch(self.client, self.namespace, self.lease).await {
-            Ok(Some(Standing::Held(hold))) => format!("{} leads", hold.holder),
-            Ok(Some(Standing::Expired(hold))) => {
-                format!("nobody leads: {} is in the Lease, and did not renew it in {:?}", hold.holder, hold.promised)
+            Ok(Some(Standing::Held(hold))) => (format!("{} leads", hold.holder), Lead::Maybe),
+            Ok(Some(Standing::Expired(Hold { holder, promised, .. }))) => {
+                (format!("nobody leads: {holder} is in the Lease, and did not renew it in {promised:?}"), Lead::Nobody)
             }
-            Ok(Some(Standing::Unmoved(_))) => format!("{holder} is in the Lease, and whether it lives is not known"),
-            Ok(Some(Standing::Free) | None) => "nobody leads any more".to_owned(),
-            Err(_unread) => format!("{holder} was in the Lease"),
+            Ok(Some(Standing::Unmoved(_))) => {
+                (format!("{holder} is in the Lease, and whether it lives is not known"), Lead::Maybe)
+            }
+            Ok(Some(Standing::Free) | None) => ("nobody leads any more".to_owned(), Lead::Nobody),
+            Err(_unread) => (format!("{holder} was in the Lease"), Lead::Maybe),
         }
     }
 

@@ -25,7 +25,7 @@ use http::Uri;
 use k8s_openapi::api::core::v1::Service;
 use kube::Client;
 
-use crate::ask::objects::Object;
+use crate::ask::objects::{Object, Unread};
 use crate::ask::{Access, Cluster, answered, events, objects};
 use crate::paste::Paste;
 use leader::{Asked, Place};
@@ -74,11 +74,10 @@ pub async fn explain(settings: ExplainSettings) -> Result<Explanation> {
     let is_silent = silent.is_some();
     tried.extend(silent);
     let client = connected.map(|cluster| cluster.client).filter(|_| !is_silent);
-    let Asked { answer, place, refusals, tried: in_vain } = match (&address, &client) {
-        (Some(address), client) => {
-            leader::at(address, client.as_ref().map(|client| (client, namespace.as_str())), &target).await
-        }
-        (None, Some(client)) => Place { client, namespace: &namespace, lease: &lease }.found(&target).await,
+    let cluster = client.as_ref().map(|client| Place { client, namespace: &namespace, lease: &lease });
+    let Asked { answer, place, refusals, lead, tried: in_vain } = match (&address, cluster) {
+        (Some(address), cluster) => leader::at(address, cluster, &target).await,
+        (None, Some(cluster)) => cluster.found(&target).await,
         (None, None) => Asked::default(),
     };
     tried.extend(in_vain);
@@ -93,7 +92,10 @@ pub async fn explain(settings: ExplainSettings) -> Result<Explanation> {
         };
         let read = tokio::join!(objects::of(client, &target), events::of(client, &target), rejected);
         let mut or_tried = |why: String| tried.push(why);
-        object = read.0.map_err(&mut or_tried).unwrap_or(Object::Unread);
+        object = read.0.unwrap_or_else(|Unread { why, is_forbidden }| {
+            or_tried(why);
+            if is_forbidden { Object::Forbidden } else { Object::Unread }
+        });
         told = read.1.map_err(&mut or_tried).unwrap_or_default();
         rejections = read.2.map_err(&mut or_tried).unwrap_or_default();
     }
@@ -114,6 +116,8 @@ pub async fn explain(settings: ExplainSettings) -> Result<Explanation> {
         refusals,
         rejections,
         events: told,
+        lead,
+        is_addressed: address.is_some(),
         is_silent,
         tried,
         namespace,

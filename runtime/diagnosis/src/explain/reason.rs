@@ -9,12 +9,15 @@ use ccm_controllers::{CloudRequest, LastTry, Next};
 use ccm_rollout::status::Refusal;
 use serde::Serialize;
 
+use super::advice::{Known, Speaker};
+use super::leader::Lead;
 use super::page::Answer;
 use super::target::Target;
 use crate::ask::Access;
 use crate::ask::events::EventTold;
 use crate::ask::objects::Object;
 use crate::paste::Paste;
+use crate::plain::about;
 use crate::verdict::Verdict;
 
 /// All that is known.
@@ -30,6 +33,10 @@ pub(super) struct Facts {
     pub(super) rejections: Vec<EventTold>,
     /// The newest first.
     pub(super) events: Vec<EventTold>,
+    /// Who leads, where there is no answer.
+    pub(super) lead: Lead,
+    /// The user said whom to ask.
+    pub(super) is_addressed: bool,
     /// The API server does not answer.
     pub(super) is_silent: bool,
     /// What was tried in vain.
@@ -100,14 +107,17 @@ pub struct Explanation {
     /// Who was asked; none where the object alone speaks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) asked: Option<String>,
+    /// Who leads, where nobody was asked.
+    #[serde(skip)]
+    pub(super) lead: Lead,
     /// What was tried in vain.
     pub(super) tried: Vec<String>,
 }
 
 /// What follows.
 pub(super) fn explain(facts: Facts) -> Explanation {
-    let Facts { target, object, answer, asked, refusals, rejections, events, is_silent, tried, namespace } = facts;
-    let mut events = events;
+    let Facts { target, object, answer, asked, refusals, rejections, mut events, .. } = facts;
+    let Facts { lead, is_addressed, is_silent, tried, namespace, .. } = facts;
     // The object may have taken the name of another one over: what was told of that one is not about this one.
     events.retain(|event| event.is_about(&target, object.uid()));
     let of_leader = answer.iter().flat_map(|answer| &answer.refusals);
@@ -119,6 +129,7 @@ pub(super) fn explain(facts: Facts) -> Explanation {
         leader: answer.as_ref().map(|answer| answer.leader.clone()),
         refused: refused.collect(),
         dry_run: writes.take(MOST_WRITES).cloned().collect(),
+        lead: if asked.is_some() { Lead::Maybe } else { lead },
         asked,
         tried,
         ..Explanation::default()
@@ -133,16 +144,33 @@ pub(super) fn explain(facts: Facts) -> Explanation {
     if told.verdict == Verdict::Wrong && told.failure.is_none() && told.held.is_none() {
         told.failure = warning.map(|event| Failure { message: event.note.clone(), ..Failure::default() });
     }
-    if told.asked.is_none() && !told.refused.is_empty() {
+    if matches!(object, Object::Forbidden) && told.verdict != Verdict::Fine {
+        told.advise(allowed(&target));
+    }
+    let is_refused = told.asked.is_none() && !told.refused.is_empty();
+    if is_refused {
         told.advice.insert(0, REFUSED.to_owned());
+    }
+    match told.lead {
+        Lead::Nobody if told.verdict != Verdict::Fine && !is_refused => told.advice.insert(
+            0,
+            format!("start the host: none leads (`kubectl -n {namespace} get pods,leases` shows what there is)"),
+        ),
+        Lead::Stranger => told.advice.insert(0, STRANGER.to_owned()),
+        _ => {}
     }
     if is_silent {
         told.advice = vec![format!("{}; `wasm-ccm doctor` says more", Access::way_out())];
     }
     if told.verdict == Verdict::Unknown && told.advice.is_empty() {
-        told.advice.push(format!(
-            "see whether a host of wasm-ccm runs and leads (kubectl -n {namespace} get pods,leases), and ask it with --address"
-        ));
+        let leads = format!("runs and leads (kubectl -n {namespace} get pods,leases)");
+        told.advice.push(match is_addressed || told.asked.is_some() {
+            _ if told.is_dry_run() => {
+                format!("see whether the manager of the cluster {leads}: a dry run writes nothing")
+            }
+            true => format!("see whether a host of wasm-ccm {leads}"),
+            false => format!("see whether a host of wasm-ccm {leads}, and ask it with --address"),
+        });
     }
     told
 }
@@ -151,9 +179,17 @@ pub(super) fn explain(facts: Facts) -> Explanation {
 const MOST: usize = 20;
 /// So many lines of a dry run. Of one call it tells 64 changes at most.
 const MOST_WRITES: usize = 100;
-/// No time that is told is longer: 100 years, in seconds. What answers in the place of a host may say anything.
-const LONGEST: f64 = 3_155_760_000.0;
 const REFUSED: &str = "correct what is refused: a host that cannot use its component does not become the leader, and nobody works meanwhile (docs/guides/upgrade-a-provider.md)";
+const STRANGER: &str = "stop one of the two managers (`wasm-ccm doctor`): another one has the Lease of the host";
+const NO_TRIES: &str = "a dry run makes no tries: see the lines dry run";
+
+/// Whose kubeconfig it takes.
+fn allowed(target: &Target) -> String {
+    match target {
+        Target::Service { namespace, .. } => format!("give a kubeconfig that may get Services in {namespace}"),
+        Target::Node { .. } => "give a kubeconfig that may get Nodes".to_owned(),
+    }
+}
 
 impl Explanation {
     /// With commands that can be pasted.
@@ -172,10 +208,42 @@ impl Explanation {
 
     /// The last try failed, and this is done about it.
     fn failed(&mut self, last: LastTry, target: &Target) {
-        self.advice.extend(super::advice::of(&last.reaction, last.request.as_ref(), target));
+        let known = Known { speaker: Speaker::Leader, request: last.request.as_ref(), tries: last.tries, target };
+        self.advice.extend(super::advice::of(&last.reaction, known));
         let LastTry { message, reaction, seconds_ago, tries, request } = last;
         self.failure =
             Some(Failure { message, reaction: Some(reaction), seconds_ago: Some(seconds_ago), tries, request });
+    }
+
+    /// Who speaks of a failure that no leader told.
+    fn speaker(&self) -> Speaker {
+        match self.lead {
+            Lead::Maybe if !self.is_dry_run() => Speaker::Object,
+            _ => Speaker::ObjectAlone,
+        }
+    }
+
+    /// It was a dry run that answered.
+    const fn is_dry_run(&self) -> bool {
+        !self.dry_run.is_empty()
+    }
+
+    /// The controllers of whoever answered do not know the object.
+    fn is_without(&mut self, why: impl Into<String>) {
+        let why = if self.is_dry_run() { NO_TRIES.to_owned() } else { why.into() };
+        if !self.tried.contains(&why) {
+            self.tried.push(why);
+        }
+    }
+
+    /// The leader alone knows when the next try is, if there is one.
+    fn is_planned_by_the_leader(&mut self) {
+        let next = match (self.is_dry_run(), self.lead) {
+            (true, _) => "none: a dry run makes no tries",
+            (false, Lead::Maybe) => "not known: only the leader knows it",
+            (false, _) => "none, as long as no host leads",
+        };
+        self.next = Some(next.to_owned());
     }
 
     fn planned(&mut self, next: Next) {
@@ -207,16 +275,6 @@ fn told_next(next: Next) -> (Option<String>, Option<f64>) {
         Next::OnChangeOr(seconds) => {
             (Some(format!("when the object changes, else in {}", about(seconds))), Some(seconds))
         }
-    }
-}
-
-/// A time, for people.
-pub(super) fn about(seconds: f64) -> String {
-    match seconds.clamp(0.0, LONGEST) {
-        seconds if seconds < 120.0 => format!("{:.0} s", seconds.ceil()),
-        seconds if seconds < 7_200.0 => format!("{:.0} min", seconds / 60.0),
-        seconds if seconds < 172_800.0 => format!("{:.0} h", seconds / 3_600.0),
-        seconds => format!("{:.0} days", seconds / 86_400.0),
     }
 }
 

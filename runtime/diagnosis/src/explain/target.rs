@@ -51,21 +51,28 @@ const FORMS: &str = "say service NAME -n NAMESPACE, service NAMESPACE/NAME, or n
 impl Wanted {
     /// As `kubectl` takes it: `service web`, `svc/web`, `Nodes n1`, with or without `-n NAMESPACE`, and `service shop/web`.
     ///
+    /// A word that names nothing may be a secret whose flag was forgotten: it is not repeated.
+    ///
     /// # Errors
     ///
     /// What would be right.
     pub fn parse(words: &[String], namespace: Option<&str>) -> Result<Self, String> {
         let (kind, name) = match words {
             [kind, name] => (kind.as_str(), name.as_str()),
-            [one] => one.split_once('/').ok_or_else(|| format!("{one:?} names no object: {FORMS}"))?,
+            [one] => {
+                one.split_once('/').ok_or_else(|| format!("the one word that is no flag names no object: {FORMS}"))?
+            }
             _ => return Err(format!("one object at a time: {FORMS}")),
         };
+        if kind.contains('/') {
+            return Err(format!("two words, the first with a '/' in it, name no object: one at a time; {FORMS}"));
+        }
         let word = kind.to_lowercase();
         let known = KINDS.iter().find(|(known, _)| *known == word);
         let Some((_, kind)) = known else {
             let near = ccm_cloud::nearest(&word, KINDS.iter().map(|(known, _)| *known));
             let near = near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
-            return Err(format!("{kind:?} is neither a Service nor a Node{near}: {FORMS}"));
+            return Err(format!("the kind of the object is neither a Service nor a Node{near}: {FORMS}"));
         };
         let namespace = namespace.map(valid).transpose()?;
         let (within, name) = match (kind, name.split_once('/')) {
@@ -160,7 +167,9 @@ fn valid(name: &str) -> Result<String, String> {
     let has_ends = name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.len() <= MAX_NAME;
     match has_ends && name.chars().all(is_part) {
         true => Ok(name.to_owned()),
-        false => Err(format!("{name:?} is no name of an object: small letters, digits, '-' and '.' only")),
+        false => Err(format!(
+            "that is no name of an object: it has 1 to {MAX_NAME} small letters, digits, '-' and '.', and begins with none of the last two"
+        )),
     }
 }
 
@@ -200,15 +209,16 @@ mod tests {
     fn what_names_no_object_is_told_with_what_would_be_right() {
         let long = "n".repeat(254);
         for (words, namespace, part) in [
-            (&["service", "default/"][..], None, "\"\" is no name of an object"),
-            (&["service", "default/web/status"], None, "\"web/status\" is no name"),
+            (&["service", "default/"][..], None, "that is no name of an object: it has 1 to 253"),
+            (&["service", "default/web/status"], None, "that is no name of an object"),
             (&["service", "shop/web"], Some("other"), "-n other and shop/web are two namespaces"),
-            (&["service", "web"], Some("a b"), "\"a b\" is no name of an object"),
-            (&["node", "../secrets"], None, "is no name of an object"),
-            (&["node", "n1?x=y"], None, "is no name of an object"),
-            (&["node", &long], None, "is no name of an object"),
-            (&["web"], None, "\"web\" names no object: say service NAME -n NAMESPACE"),
-            (&["pod", "default/web"], None, "\"pod\" is neither a Service nor a Node: say service NAME"),
+            (&["service", "web"], Some("a b"), "that is no name of an object"),
+            (&["node", "../secrets"], None, "that is no name of an object"),
+            (&["node", "n1?x=y"], None, "that is no name of an object"),
+            (&["node", &long], None, "that is no name of an object"),
+            (&["web"], None, "the one word that is no flag names no object: say service NAME -n NAMESPACE"),
+            (&["pod", "default/web"], None, "the kind of the object is neither a Service nor a Node: say service NAME"),
+            (&["node/n1", "node/n2"], None, "one at a time; say service NAME"),
             (&["servcie", "web"], None, "(did you mean service?)"),
             (&["service", "a", "b"], None, "one object at a time"),
         ] {

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 
 use ccm_cloud::names_request;
 
-use super::reason::{Explanation, about};
+use super::reason::Explanation;
 use super::{advice, failed_request};
-use crate::plain::one_line as line;
+use crate::plain::{about, one_line as line};
 use crate::verdict::Verdict;
 
 impl Explanation {
@@ -81,7 +81,7 @@ fn of(explanation: &Explanation) -> String {
     events.iter().for_each(|event| fact("event", event));
     match asked {
         Some(place) => fact("asked", &leader.as_ref().map_or(place.clone(), |leader| format!("{place}: {leader}"))),
-        None => fact("asked", "no host could be asked: this is what the object and its Events say"),
+        None => fact("asked", "no leader could be asked: this is what the object and its Events say"),
     }
     tried.iter().for_each(|tried| fact("tried", tried));
     advice.iter().for_each(|advice| fact("to do", advice));

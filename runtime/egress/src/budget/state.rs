@@ -81,6 +81,8 @@ pub(super) enum Why {
     /// So many requests in so long a time.
     Full(usize, Duration),
     Rate,
+    /// Nothing holds it back but those before it, who take each token.
+    Behind,
 }
 
 impl State {
@@ -225,13 +227,14 @@ impl State {
                 "more requests wait than {} per second let through; the turn would come in {seconds} s",
                 settings.rate()
             ),
+            Why::Behind => format!("others went first, as many as {} per second let through", settings.rate()),
         };
         let limit = match blocked.why {
             Why::Open | Why::Paused | Why::Probing | Why::Reserve => None,
             Why::Busy => Some("concurrent-requests"),
             Why::Full(_, HOUR) => Some("requests-per-hour"),
             Why::Full(..) => Some("requests-per-minute"),
-            Why::Rate => Some("requests-per-second"),
+            Why::Rate | Why::Behind => Some("requests-per-second"),
         };
         let named = limit.map(|limit| format!(" (limit {limit})")).unwrap_or_default();
         let message = message + &named;

@@ -180,6 +180,22 @@ async fn whoever_cannot_get_a_turn_in_time_is_told_at_once_and_when_to_come_back
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 9);
 }
 
+/// It was told to raise the limit of requests under way, of which there were none.
+#[tokio::test(start_paused = true)]
+async fn whoever_more_urgent_requests_keep_from_each_token_hears_of_the_limit_per_second() {
+    let burst = Some(NonZeroU32::MIN);
+    let budget =
+        budget(BudgetSettings { per_second: Some(10.0), burst, max_wait: 10 * S, ..BudgetSettings::default() });
+    ask(&budget, Class::Write, 200, &[]).await;
+    let mut refresh = Box::pin(budget.acquire(Class::Refresh, Instant::now() + S));
+    assert!(poll!(&mut refresh).is_pending());
+    let writes = join_all((0..20).map(|_| ask(&budget, Class::Write, 200, &[])));
+    let (refused, _) = futures::join!(refresh, writes);
+    let refused = refused.err().unwrap();
+    assert_eq!((refused.reason, refused.limit), (NoTurnReason::Throttled, Some("requests-per-second")));
+    assert_eq!(refused.message, "others went first, as many as 10 per second let through (limit requests-per-second)");
+}
+
 #[tokio::test(start_paused = true)]
 async fn do_269_an_ordered_pause_holds_every_class_until_it_is_over() {
     for (status, value) in [(429, "42"), (429, "Fri, 13 Feb 2009 23:32:12 GMT"), (503, "42")] {

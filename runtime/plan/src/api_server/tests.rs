@@ -1,6 +1,8 @@
+use ccm_controllers::Rehearsed;
 use http::header::HeaderValue;
 
 use super::*;
+use crate::report::{Kind, ObjectPlan, Totals};
 
 const WEB: &str = "/api/v1/namespaces/default/services/web";
 
@@ -68,6 +70,33 @@ async fn a_write_is_answered_with_what_was_there_and_all_that_was_written_since(
         Stopped::Cloud(_) => panic!("{stopped:?}"),
     });
     assert_eq!(paths.collect::<Vec<_>>(), [format!("{WEB}/status"), format!("{WEB}/status")], "a conflict is no write");
+}
+
+/// A plan said that there is nothing to write, and `kubectl wait --for=condition=LoadBalancerReady` ended with what `run` wrote then.
+#[tokio::test]
+async fn whoever_waits_until_a_load_balancer_is_ready_waits_for_a_write_to_the_cluster_and_other_conditions_are_notes()
+{
+    let (client, journal, _) = stopping();
+    let status = format!("{WEB}/status");
+    let ready =
+        |status: &str, message: &str| json!({ "type": "LoadBalancerReady", "status": status, "message": message });
+    for (condition, is_note) in [
+        // Another manager said nothing of it.
+        (ready("False", "the cloud said 500"), true),
+        (ready("False", "the cloud said 503"), true),
+        (json!({ "type": "LoadBalancerRecorded", "status": "True" }), true),
+        (ready("True", ""), false),
+        (ready("True", "as this Service asks for"), true),
+        (ready("False", "the cloud said 500"), true),
+    ] {
+        let patch = json!({ "metadata": { "uid": "1" }, "status": { "conditions": [condition] } });
+        let kind = "application/strategic-merge-patch+json";
+        assert_eq!(send(&client, Method::PATCH, &status, kind, patch.clone()).await.0, StatusCode::OK);
+        let object = ObjectPlan::new(Kind::Service, "default/web".to_owned(), Rehearsed::default(), journal.take());
+        let mut totals = Totals::default();
+        totals.add(&object);
+        assert_eq!((object.writes.len(), totals.has_changes()), (1, !is_note), "{patch}");
+    }
 }
 
 #[tokio::test]

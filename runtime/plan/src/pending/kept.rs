@@ -101,13 +101,22 @@ impl Objects {
         writes.shrink_to_fit();
         let more_may_follow = more_may_follow || unknown.is_some() && before.more_may_follow;
         let decision = plain(&decision.unwrap_or_default());
-        // Then nobody knows which of them are new.
-        let had_too_many = before.had_too_many && before.writes.is_empty();
-        let new = if had_too_many { vec![] } else { without(&writes, &before.writes) };
+        let (mut new, gone) = (without(&writes, &before.writes), without(&before.writes, &writes));
+        let why = unknown.as_deref().map(plain);
+        let was_known = before.unknown.is_none();
+        if !writes.is_empty() || why.is_some() {
+            let (unknown, had_too_many) = (why.clone().map(short), before.had_too_many);
+            self.insert(object.clone(), Known { writes, more_may_follow, unknown, had_too_many });
+        }
+        let kept = self.known.get_mut(&object);
+        let is_still_too_much = before.had_too_many && kept.is_some_and(Known::has_too_many_still);
+        if is_still_too_much {
+            // Nobody knows which of them are new.
+            new.clear();
+        }
         for write in new.iter().take(MAX_LINES) {
             tracing::info!(%object, write = %write.text(), decision, more_may_follow, "dry run: would be written");
         }
-        let gone = without(&before.writes, &writes);
         for write in gone.iter().take(MAX_LINES) {
             tracing::info!(%object, write = %write.text(), "dry run: would no longer be written");
         }
@@ -115,16 +124,12 @@ impl Objects {
         if more > 0 {
             tracing::info!(%object, more, "dry run: there are more such writes than the log shows");
         }
-        match (&before.unknown, &unknown) {
-            (None, Some(why)) => {
-                tracing::warn!(%object, why = plain(why), "dry run: what would be written is not known")
+        match why {
+            Some(why) if was_known => tracing::warn!(%object, why, "dry run: what would be written is not known"),
+            None if !was_known && !is_still_too_much => {
+                tracing::info!(%object, "dry run: what would be written is known")
             }
-            (Some(_), None) if !had_too_many => tracing::info!(%object, "dry run: what would be written is known"),
             _ => {}
-        }
-        if !writes.is_empty() || unknown.is_some() {
-            let unknown = unknown.map(|why| short(plain(&why)));
-            self.insert(object, Known { writes, more_may_follow, unknown, had_too_many });
         }
     }
 
@@ -182,6 +187,12 @@ impl Known {
     pub(super) fn bytes(&self) -> usize {
         let lines = self.writes.iter().filter_map(|one| one.line.as_ref()).map(|line| line.len());
         lines.fold(self.writes.capacity().saturating_mul(size_of::<Standing>()), usize::saturating_add)
+    }
+
+    /// Whether there are too many writes to keep which ones they are, as before.
+    fn has_too_many_still(&mut self) -> bool {
+        self.had_too_many &= self.writes.is_empty();
+        self.had_too_many
     }
 
     /// Leaves out the last of its longest writes. Where all of them are left out, only their number stays, and that it is not known which they

@@ -121,6 +121,12 @@ impl Variables {
         }
     }
 
+    /// What was told last.
+    #[cfg(test)]
+    pub(crate) fn told(&self) -> Option<String> {
+        self.0.lock().told.clone()
+    }
+
     fn news(&self, config: &ProviderConfig, descriptor: &Descriptor, set: &BTreeSet<String>) -> Option<String> {
         let mut guard = self.0.lock();
         let Heard { providers, told } = &mut *guard;

@@ -175,6 +175,7 @@ impl Keeper {
         if transition.gone().is_some() {
             // Whoever serves now may have been told something else than the files say.
             self.configuration.look_again();
+            self.hears_who_serves();
         }
         match transition {
             Transition::Configured => {
@@ -221,6 +222,13 @@ impl Keeper {
                 self.tell(Severity::Warning, "ProviderRefusedElsewhere", text).await;
                 self.contest = Some(Instant::now());
             }
+        }
+    }
+
+    /// Another component may read other variables.
+    fn hears_who_serves(&self) {
+        if let Some(slot) = self.slot() {
+            self.surroundings.variables.hear(&self.config, slot.component().descriptor());
         }
     }
 

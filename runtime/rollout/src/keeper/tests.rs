@@ -7,6 +7,7 @@ mod fill;
 mod kept;
 mod peers;
 mod replay;
+mod variables;
 
 use std::path::Path;
 
@@ -24,7 +25,7 @@ use prometheus_client::registry::Registry;
 
 use super::*;
 use crate::config::ProviderRecord;
-use crate::context::{ProcessSecrets, SharedContext};
+use crate::context::{ProcessSecrets, SharedContext, Variables};
 use crate::ledger::peers::tests::{Server, Shared, client, settings};
 use crate::pipeline::Listeners;
 use crate::preflight;
@@ -104,7 +105,9 @@ async fn keepers_of(
         tokio::spawn(writer.run(CancellationToken::new()));
     }
     let sandbox = preflight::sandbox(&configs[0]).unwrap();
-    let surroundings = Surroundings::new(sandbox, client, shared, listeners, depends, None, ProbationFiles::default());
+    let mut surroundings =
+        Surroundings::new(sandbox, client, shared, listeners, depends, None, ProbationFiles::default());
+    surroundings.variables = Variables::of(&configs);
     let settings = KeeperSettings {
         poll: Duration::from_secs(1),
         settle: Duration::ZERO,

@@ -133,8 +133,9 @@ async fn a_stuck_service_is_followed_to_its_failed_request_in_one_command() {
     let parts = [
         "its condition LoadBalancerReady says CloudFailed",
         "POST /v2/load_balancers: 422",
-        "next try   not known: only the leader knows it",
-        "asked      no host could be asked: this is what the object and its Events say",
+        "next try   none, as long as no host leads",
+        "asked      no leader could be asked: this is what the object and its Events say",
+        "to do      start the host: none leads",
         "tried      the Lease kube-system/cloud-controller-manager does not exist",
         "event      Warning SyncLoadBalancerFailed, ",
     ];
@@ -199,7 +200,7 @@ async fn nodes_whose_lookup_fails_and_deletions_that_are_held_say_why() {
     assert_eq!(code, Some(1), "{text}");
     has_all(
         &text,
-        &["it has the uninitialized taint", "simulated cloud API failure", "asked      no host could be asked"],
+        &["it has the uninitialized taint", "simulated cloud API failure", "asked      no leader could be asked"],
     );
 }
 

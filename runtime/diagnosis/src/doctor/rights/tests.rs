@@ -135,3 +135,44 @@ fn a_secret_of_a_credential_is_asked_about_and_verbs_are_told_together() {
     assert_eq!(told(secrets), "get, list, watch secrets keys in cloud");
     assert!(told(&rights).starts_with("get, list, watch, patch, delete nodes; patch nodes/status; "));
 }
+
+/// The command that should have given an account its rights had its own kubeconfig in it.
+#[tokio::test]
+async fn who_asks_for_himself_is_sent_to_an_administrator() {
+    let service = tower::service_fn(|request: http::Request<kube::client::Body>| {
+        let (kind, group) = match request.uri().path() {
+            path if path.ends_with("/selfsubjectreviews") => ("SelfSubjectReview", "authentication.k8s.io"),
+            path if path.ends_with("/selfsubjectaccessreviews") => ("SelfSubjectAccessReview", "authorization.k8s.io"),
+            path if path.ends_with("/subjectaccessreviews") => ("SubjectAccessReview", "authorization.k8s.io"),
+            path => panic!("nobody asks for {path}"),
+        };
+        async move {
+            let body = String::from_utf8(request.into_body().collect_bytes().await.unwrap().to_vec()).unwrap();
+            let status = match kind {
+                "SelfSubjectReview" => json!({ "userInfo": { "username": "poor" } }),
+                _ => json!({ "allowed": body.contains("subjectaccessreviews") && kind.starts_with("Self") }),
+            };
+            let answer = json!({ "kind": kind, "apiVersion": format!("{group}/v1"), "metadata": {}, "spec": {}, "status": status });
+            let body = kube::client::Body::from(answer.to_string().into_bytes());
+            Ok::<_, std::convert::Infallible>(http::Response::new(body))
+        }
+    });
+    let client = Client::new(service, "default");
+    let access = crate::ask::Access { kubeconfig: Some("/k/poor".into()), master: None };
+    let paste = crate::paste::Paste::new(&access);
+    let account = RightsOf::Account { namespace: "a".into(), name: "b".into() };
+    for (of, starts, has, not) in [
+        (
+            RightsOf::Myself,
+            "with the kubeconfig of an administrator: `echo '",
+            "' | kubectl --kubeconfig=FILE apply ",
+            "/k/poor",
+        ),
+        (account, "`echo '", "' | kubectl --kubeconfig=/k/poor apply ", "administrator"),
+    ] {
+        let rights = needed(&for_work(&peers(HOME, LEASE), &[], false)).unwrap();
+        let finding = judge(&client, &of, rights, Purpose::Work).await.unwrap().completed(&paste);
+        let fix = finding.fix.unwrap();
+        assert!(fix.starts_with(starts) && fix.contains(has) && !fix.contains(not), "{of:?}: {fix}");
+    }
+}

@@ -183,14 +183,16 @@ async fn a_lease_that_nobody_renews_leads_nowhere() {
     let asked = Server { is_renewed: false, pods: vec![], ..server() }.asked().await;
     let part = format!("nobody leads: {HOLDER} is in the Lease, and did not renew it in 15s");
     assert!(asked.tried[0].starts_with(&part), "{:?}", asked.tried);
+    assert_eq!(asked.lead, Lead::Nobody);
     let asked = Server { is_renewed: false, status: 503, ..server() }.asked().await;
-    assert_eq!(asked.tried[2], part);
+    assert_eq!((asked.tried[2].as_str(), asked.lead), (part.as_str(), Lead::Nobody));
 }
 
 #[tokio::test]
 async fn another_manager_in_the_lease_is_told_and_not_asked() {
     let asked = Server { writer: "openstack-cloud-controller-manager", ..server() }.asked().await;
     assert!(asked.answer.is_none() && asked.tried.len() == 1, "{:?}", asked.tried);
+    assert_eq!(asked.lead, Lead::Stranger);
     assert!(
         asked.tried[0].contains("is no host of wasm-ccm but openstack-cloud-controller-manager"),
         "{:?}",
@@ -281,5 +283,38 @@ async fn a_host_that_wants_a_token_gets_one_that_is_good_for_it_alone() {
         let why = ask(&client, path, Some((&client, "kube-system"))).await.unwrap_err();
         assert!(why.contains(part) && !why.contains(char::is_control) && !why.contains("short-lived"), "{why}");
         assert!(!why.contains("pods/proxy"), "{why}");
+    }
+}
+
+/// That a foreign manager had the Lease was hidden from whoever asked a standby.
+#[tokio::test(start_paused = true)]
+async fn who_asks_one_that_does_not_lead_learns_who_has_the_lease() {
+    let web = Target::Service { namespace: "default".into(), name: "web".into() };
+    let standing_by = |leads: bool| {
+        let page = answer(leads);
+        let answer = move |_: Request<Body>| {
+            std::future::ready(Ok::<_, Infallible>(Response::new(Body::from(page.clone().into_bytes()))))
+        };
+        Client::new(tower::service_fn(answer), "default")
+    };
+    let stranger = Server { writer: "openstack-cloud-controller-manager", ..server() };
+    for (leads, server, lead, part) in [
+        (
+            false,
+            stranger.clone(),
+            Lead::Stranger,
+            "is no host of wasm-ccm but openstack-cloud-controller-manager: two managers have one Lease",
+        ),
+        (false, Server { holder: "", ..server() }, Lead::Nobody, "nobody holds the Lease kube-system/cloud-"),
+        (false, Server { is_renewed: false, ..server() }, Lead::Nobody, "nobody leads: node-1_0000"),
+        (false, server(), Lead::Maybe, "node-1_00000000-0000-0000-0000-000000000000 leads"),
+        (true, stranger, Lead::Maybe, ""),
+    ] {
+        let client = server.client();
+        let cluster = Place { client: &client, namespace: "kube-system", lease: "cloud-controller-manager" };
+        let asked = through(&standing_by(leads), "the host at X".to_owned(), Some(cluster), &web).await;
+        assert_eq!((asked.lead, asked.answer.is_some()), (lead, leads), "{part}: {:?}", asked.tried);
+        let last = asked.tried.last().cloned().unwrap_or_default();
+        assert!(last.contains(part) && (leads || asked.tried.len() == 2), "{part}: {:?}", asked.tried);
     }
 }

@@ -2,9 +2,12 @@
 
 use ccm_controllers::{LifecycleExplanation, NodeExplanation};
 
+use super::super::advice::{self, Known, Speaker};
+use super::super::leader::Lead;
 use super::super::target::Target;
 use super::{Explanation, about, told_next};
 use crate::ask::objects::{NodeFacts, Object};
+use crate::kubelet;
 use crate::verdict::Verdict;
 
 pub(super) fn explain(
@@ -21,7 +24,7 @@ pub(super) fn explain(
     let seen = facts.map(|facts| facts.uid.as_str()).unwrap_or_default();
     for (is_missing, what) in [(answer.is_none(), "node"), (lifecycle.is_none(), "node lifecycle")] {
         if is_missing && told.asked.is_some() {
-            told.tried.push(format!("no {what} controller runs there: --controllers leaves it out"));
+            told.is_without(format!("no {what} controller runs there: --controllers leaves it out"));
         }
     }
     let was_known = answer.is_some();
@@ -39,15 +42,34 @@ pub(super) fn explain(
         (Some(known), Some(true)) => uninitialised(told, target, known),
         (None, Some(true)) => {
             told.is(Verdict::Wrong, "it is not initialised: it has the uninitialized taint, and pods wait");
-            told.advise("see that a host of wasm-ccm leads and that its provider knows the machine");
-            told.next = Some("not known: only the leader knows it".to_owned());
+            told.advise(match (told.is_dry_run(), told.lead) {
+                (true, _) => "see that the manager that leads initialises it: a dry run writes nothing",
+                (false, Lead::Maybe) => "see that a host of wasm-ccm leads and that its provider knows the machine",
+                (false, _) => "see that the provider of the host knows the machine",
+            });
+            told.is_planned_by_the_leader();
         }
         (_, Some(false)) => match lifecycle.filter(|lifecycle| !lifecycle.state.is_empty() && !is_unseen(facts)) {
-            Some(lifecycle) => initialised(told, facts, &lifecycle),
-            None => by_object(told, facts),
+            Some(lifecycle) => initialised(told, target, facts, &lifecycle),
+            None => by_object(told, target, facts),
         },
         (_, None) => told.is(Verdict::Unknown, "neither the leader nor the API server says anything of it"),
     }
+    if told.verdict != Verdict::Fine && told.dry_run.iter().any(|line| is_deletion(line, target)) {
+        told.is(
+            Verdict::Wrong,
+            "its machine is gone, as the cloud says: a host without --dry-run would delete the Node",
+        );
+        told.advice =
+            vec!["nothing, if you deleted the machine; else correct the cloud before a host leads".to_owned()];
+    }
+}
+
+/// Whether a dry run says in this line that it would delete the Node.
+fn is_deletion(line: &str, target: &Target) -> bool {
+    let path = format!("/api/v1/nodes/{}", target.name());
+    let write = line.strip_prefix("would write ").and_then(|line| line.split_once(": "));
+    write.is_some_and(|(_, write)| write.split(' ').take(3).eq(["cluster", "DELETE", &path]))
 }
 
 fn uninitialised(told: &mut Explanation, target: &Target, known: NodeExplanation) {
@@ -86,7 +108,7 @@ fn uninitialised(told: &mut Explanation, target: &Target, known: NodeExplanation
     }
 }
 
-fn initialised(told: &mut Explanation, facts: Option<&NodeFacts>, lifecycle: &LifecycleExplanation) {
+fn initialised(told: &mut Explanation, target: &Target, facts: Option<&NodeFacts>, lifecycle: &LifecycleExplanation) {
     let kubelet = || {
         facts.and_then(|facts| facts.ready.as_ref()).map_or("its kubelet says nothing", |(_, message)| message.as_str())
     };
@@ -125,9 +147,9 @@ fn initialised(told: &mut Explanation, facts: Option<&NodeFacts>, lifecycle: &Li
         (_, None, _) if lifecycle.failure.is_some() => {
             told.is(Verdict::Wrong, "it is not Ready, and its machine could not be determined: it stays");
             let (message, reaction) = (lifecycle.failure.clone().unwrap_or_default(), lifecycle.answer.clone());
-            let target = Target::Node { name: String::new() };
             let request = lifecycle.request.clone();
-            let advice = |reaction| super::super::advice::of(reaction, request.as_ref(), &target);
+            let known = Known { speaker: Speaker::Leader, request: request.as_ref(), tries: 0, target };
+            let advice = |reaction| advice::of(reaction, known);
             told.advice.extend(reaction.as_deref().and_then(advice));
             let seconds_ago = lifecycle.answered_seconds_ago;
             told.failure =
@@ -148,18 +170,20 @@ fn is_unseen(facts: Option<&NodeFacts>) -> bool {
     })
 }
 
-fn by_object(told: &mut Explanation, facts: Option<&NodeFacts>) {
+fn by_object(told: &mut Explanation, target: &Target, facts: Option<&NodeFacts>) {
     let Some(facts) = facts else {
         return told.is(Verdict::Unknown, "it is initialised; whether it is Ready, nobody says");
     };
     match (&facts.ready, &facts.provider_id) {
         _ if facts.is_deleting => told.is(Verdict::Wrong, "somebody deletes it: see its finalizers"),
         (Some((status, _)), Some(_)) if status == "True" => told.is(Verdict::Fine, "it is initialised, and Ready"),
+        // It has seen all Nodes.
+        (Some((status, _)), None) if status == "True" && told.asked.is_some() && !told.is_dry_run() => {
+            told.is(Verdict::Wrong, format!("it {}", kubelet::FOUND));
+            told.advise(kubelet::fix(target.name()));
+        }
         (Some((status, _)), None) if status == "True" => {
-            told.is(
-                Verdict::Unknown,
-                "it is Ready, and has neither a provider ID nor the uninitialized taint: no cloud manager has seen it",
-            );
+            told.is(Verdict::Unknown, "it is Ready, and has neither a provider ID nor the uninitialized taint");
             told.advise("start its kubelet with --cloud-provider=external, if it is a machine of a cloud");
         }
         (ready, _) => {

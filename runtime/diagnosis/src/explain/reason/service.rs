@@ -3,7 +3,7 @@
 use ccm_cloud::Reaction;
 use ccm_controllers::{Next, ServiceExplanation, reaction_of};
 
-use super::super::advice;
+use super::super::advice::{self, Known, Speaker};
 use super::super::target::Target;
 use super::{Explanation, Failure, about};
 use crate::ask::objects::{Object, ServiceFacts};
@@ -23,9 +23,8 @@ pub(super) fn explain(told: &mut Explanation, target: &Target, object: &Object, 
             by_leader(told, target, known, facts, is_going);
         }
         None if told.asked.is_some() => {
-            told.tried.push(
-                "no service controller runs there: --controllers leaves it out, or no provider offers load balancers"
-                    .to_owned(),
+            told.is_without(
+                "no service controller runs there: --controllers leaves it out, or no provider offers load balancers",
             );
             by_object(told, target, facts);
         }
@@ -68,7 +67,8 @@ fn by_leader(
         },
         (None, Some(reason)) => {
             told.is(Verdict::Wrong, format!("its load balancer is not as it should be ({reason})"));
-            told.advice.extend(reaction_of(&reason).and_then(|reaction| advice::of(reaction.as_str(), None, target)));
+            let known = Known { speaker: Speaker::Leader, request: None, tries: 0, target };
+            told.advice.extend(reaction_of(&reason).and_then(|reaction| advice::of(reaction.as_str(), known)));
             if reason == "Stranded" {
                 told.advise("let a provider serve its class again, or give the load balancer up (docs/guides/load-balancers.md#stranded)");
             }
@@ -128,13 +128,12 @@ fn by_object(told: &mut Explanation, target: &Target, facts: Option<&ServiceFact
         Some((status, reason, message)) if status == "False" => {
             told.is(Verdict::Wrong, format!("its condition LoadBalancerReady says {reason}"));
             let reaction = reaction_of(reason).map(Reaction::as_str);
-            told.failure = Some(Failure {
-                message: message.clone(),
-                reaction: reaction.map(ToOwned::to_owned),
-                ..Failure::default()
-            });
-            told.advice.extend(reaction.and_then(|reaction| advice::of(reaction, None, target)));
-            told.next = Some("not known: only the leader knows it".to_owned());
+            let known = Known { speaker: told.speaker(), request: None, tries: 0, target };
+            told.advice.extend(reaction.and_then(|reaction| advice::of(reaction, known)));
+            // A reaction is what the host does, and that takes one.
+            let reaction = reaction.filter(|_| known.speaker != Speaker::ObjectAlone).map(ToOwned::to_owned);
+            told.failure = Some(Failure { message: message.clone(), reaction, ..Failure::default() });
+            told.is_planned_by_the_leader();
         }
         _ if !addresses.is_empty() => {
             told.is(Verdict::Fine, format!("it has {addresses}; who serves it, it does not say"))

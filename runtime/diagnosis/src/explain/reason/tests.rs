@@ -3,6 +3,8 @@ use ccm_controllers::{Decision, HeldDeletion, LifecycleExplanation, NodeExplanat
 use super::*;
 use crate::ask::objects::{NodeFacts, ServiceFacts};
 
+mod unanswered;
+
 fn web() -> Target {
     Target::Service { namespace: "default".into(), name: "web".into() }
 }
@@ -17,6 +19,8 @@ fn facts(target: Target, object: Object) -> Facts {
         refusals: vec![],
         rejections: vec![],
         events: vec![],
+        lead: Lead::Maybe,
+        is_addressed: false,
         is_silent: false,
         tried: vec![],
         namespace: "cloud".to_owned(),
@@ -290,12 +294,12 @@ fn each_state_of_a_node_has_its_verdict() {
             "unseen",
             Some((done(), looked("ready", ""))),
             seen("True", None),
-            Verdict::Unknown,
-            "no cloud manager has seen it",
+            Verdict::Wrong,
+            "its kubelet seems to run without --cloud-provider=external",
         ),
         ("alone, fine", None, ours("True"), Verdict::Fine, "Ready"),
         ("alone, waiting", None, tainted(), Verdict::Wrong, "uninitialized taint"),
-        ("alone, unseen", None, seen("True", None), Verdict::Unknown, "no cloud manager has seen it"),
+        ("alone, unseen", None, seen("True", None), Verdict::Unknown, "a provider ID nor the uninitialized taint"),
         ("alone, broken", None, ours("False"), Verdict::Wrong, "only the leader knows"),
     ];
     for (case, answer, facts, verdict, part) in cases {
@@ -393,14 +397,6 @@ fn what_is_said_of_the_node_before_counts_for_nothing() {
         let told = node(Some((known(node_uid), gone(uid))), facts());
         assert_eq!(told.summary.contains("its machine is gone"), counts, "{node_uid} {uid:?}: {}", told.summary);
     }
-}
-
-#[test]
-fn a_time_is_told_in_a_unit_that_people_read() {
-    assert_eq!(
-        [-1.0, 0.2, 59.0, 600.0, 43_200.0, 604_800.0, 1e300].map(about),
-        ["0 s", "1 s", "59 s", "10 min", "12 h", "7 days", "36525 days"]
-    );
 }
 
 /// A Service that took a name over was told the failure of the one before, while no leader could be asked.

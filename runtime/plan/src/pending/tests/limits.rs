@@ -1,6 +1,6 @@
 //! What is kept and told of many and of large writes.
 
-use ccm_fake_api::Lines;
+use ccm_fake_api::{Lines, Log};
 
 use super::*;
 
@@ -105,6 +105,25 @@ fn of_too_many_writes_only_their_number_is_told_for_the_objects_with_the_most_an
     }
     pending.seen(object("more", 800));
     assert_eq!((kept("more").writes.len(), kept("more").unknown.len()), (800, 0), "there is room");
+    drop(lines);
+
+    // What comes after too many is told as ever.
+    for count in [3, 0] {
+        pending.seen(object("more", 0));
+        for (name, count) in [("many", 700), ("more", 800)] {
+            pending.seen(object(name, count));
+        }
+        let log = Log::start();
+        let said = |part: &str| log.lines(part).len();
+        pending.seen(object("more", count));
+        assert_eq!(said("dry run: would be written object=Service default/more"), count);
+        assert_eq!(said("dry run: what would be written is known object=Service default/more"), 1);
+        assert_eq!((kept("more").writes.len(), kept("more").unknown.len()), (count, 0));
+        pending.seen(object("more", count));
+        assert_eq!(said("dry run: "), count + 1, "once");
+        pending.seen(object("more", 800));
+        assert_eq!(said("WARN"), 1, "too many once more");
+    }
 }
 
 /// Each object of a cluster may fail with as many words.

@@ -1,0 +1,139 @@
+//! Nobody leads, another manager does, or a dry run is asked.
+
+use ccm_cloud::Reaction;
+
+use super::*;
+
+fn failed(reason: &str) -> Object {
+    let ready = Some(("False".to_owned(), reason.to_owned(), "POST /x: 503 (request ID r-1)".to_owned()));
+    Object::Service(ServiceFacts { ready, ..wanted() })
+}
+
+const REASONS: [(&str, Reaction); 8] = [
+    ("CloudFailed", Reaction::Retry),
+    ("CloudThrottled", Reaction::Throttled),
+    ("CloudPending", Reaction::Pending),
+    ("CredentialsRefused", Reaction::Unauthorized),
+    ("InvalidService", Reaction::Invalid),
+    ("CloudConflict", Reaction::Conflict),
+    ("QuotaExceeded", Reaction::Quota),
+    ("Unsupported", Reaction::Unsupported),
+];
+
+/// The host that was told to retry did not run.
+#[test]
+fn where_nobody_leads_the_first_to_do_is_to_let_a_host_lead_and_nobody_is_told_to_retry() {
+    for (reason, reaction) in REASONS {
+        assert_eq!(ccm_controllers::reaction_of(reason), Some(reaction), "{reason}");
+        for (lead, first) in [
+            (Lead::Nobody, "start the host: none leads"),
+            (Lead::Stranger, "stop one of the two managers (`wasm-ccm doctor`)"),
+        ] {
+            let told = explain(Facts { lead, ..facts(web(), failed(reason)) });
+            assert!(told.advice[0].starts_with(first), "{reason}: {:?}", told.advice);
+            let text = told.text();
+            for claim in ["the host retries", "the host tries again", "the host looks again", "No request to the cloud"]
+            {
+                assert!(!text.contains(claim), "{reason}: {text}");
+            }
+            assert_eq!(told.failure.unwrap().reaction, None);
+            assert_eq!(told.next.as_deref(), Some("none, as long as no host leads"));
+        }
+    }
+    let known = explain(facts(web(), failed("CloudFailed")));
+    let advice = known.advice.concat();
+    assert!(advice.contains("the host retries") && advice.contains("Only the leader knows the request"), "{advice}");
+}
+
+#[test]
+fn a_host_is_to_be_started_only_where_something_is_wrong_and_none_refuses_its_component() {
+    let fine = ServiceFacts { addresses: vec!["192.0.2.1".into()], ..wanted() };
+    let told = explain(Facts { lead: Lead::Nobody, ..facts(web(), Object::Service(fine)) });
+    assert_eq!(told.advice, [""; 0]);
+    let refusals = vec![Refusal { source: "s".into(), ..Refusal::default() }];
+    let told = explain(Facts { lead: Lead::Nobody, refusals, ..facts(web(), failed("CloudFailed")) });
+    assert!(told.advice[0].starts_with("correct what is refused"), "{:?}", told.advice);
+    assert!(!told.advice.concat().contains("start the host"), "{:?}", told.advice);
+    let refusals = vec![Refusal { source: "s".into(), ..Refusal::default() }];
+    let told = explain(Facts { lead: Lead::Stranger, refusals, ..facts(web(), failed("CloudFailed")) });
+    assert!(told.advice[0].starts_with("stop one") && told.advice[1].starts_with("correct"), "{:?}", told.advice);
+    let tainted = NodeFacts { uid: "1".into(), is_uninitialised: true, ..NodeFacts::default() };
+    let node = facts(Target::Node { name: "n1".into() }, Object::Node(tainted));
+    let told = explain(Facts { lead: Lead::Nobody, ..node });
+    let first = "start the host: none leads (`kubectl -n cloud get pods,leases` shows what there is)";
+    assert_eq!(told.advice, [first, "see that the provider of the host knows the machine"]);
+}
+
+/// What a dry run said of its controllers was false, and the kubelet of a machine that was gone was blamed.
+#[test]
+fn a_dry_run_makes_no_tries_and_says_what_it_would_delete() {
+    let of = |target: Target, object, line: &str| {
+        let dry_run = Some(vec![line.to_owned()]);
+        let answer = Some(Answer { leads: true, dry_run, ..Answer::default() });
+        let asked = Some("the host at https://127.0.0.1:1/".to_owned());
+        explain(Facts { answer, asked, is_addressed: true, ..facts(target, object) })
+    };
+    let n1 = || Target::Node { name: "n1".into() };
+    let lost = || {
+        Object::Node(NodeFacts {
+            uid: "1".into(),
+            provider_id: Some("cloud://1".into()),
+            ready: Some(("Unknown".to_owned(), "Kubelet stopped posting".to_owned())),
+            ..NodeFacts::default()
+        })
+    };
+    let since = "would write since 2026-11-26T10:00:00Z:";
+    let body = r#"{"preconditions":{"uid":"1"}}"#;
+    for (line, is_deleted) in [
+        (format!("{since} cluster DELETE /api/v1/nodes/n1 {body}"), true),
+        (format!("{since} cluster DELETE /api/v1/nodes/n1"), true),
+        (format!("{since} cluster DELETE /api/v1/nodes/n10 {body}"), false),
+        (format!("{since} cluster PATCH /api/v1/nodes/n1 {{\"a\":\": cluster DELETE /api/v1/nodes/n1\"}}"), false),
+        ("would write nothing, as of 2026-11-26T10:00:00Z".to_owned(), false),
+    ] {
+        let told = of(n1(), lost(), &line);
+        assert_eq!((told.verdict, told.tried.as_slice()), (Verdict::Wrong, &[NO_TRIES.to_owned()][..]), "{line}");
+        assert_eq!(told.summary.contains("would delete the Node"), is_deleted, "{line}: {}", told.summary);
+        assert_eq!(told.advice.concat().contains("kubelet"), !is_deleted, "{line}: {:?}", told.advice);
+    }
+    for (target, object) in [
+        (n1(), lost()),
+        (n1(), Object::Unread),
+        (web(), Object::Service(wanted())),
+        (web(), failed("CloudFailed")),
+        (web(), failed("QuotaExceeded")),
+    ] {
+        let text = of(target, object, "nothing was looked at yet").text();
+        assert!(text.contains("a dry run makes no tries: see the lines dry run"), "{text}");
+        for claim in ["--controllers", "ask it with --address", "the host retries", "the host tries again"] {
+            assert!(!text.contains(claim), "{claim}: {text}");
+        }
+    }
+}
+
+#[test]
+fn who_gave_an_address_is_not_told_to_give_one() {
+    let told = explain(Facts { is_addressed: true, ..facts(web(), Object::Unread) });
+    assert_eq!(told.advice, ["see whether a host of wasm-ccm runs and leads (kubectl -n cloud get pods,leases)"]);
+    let told = explain(facts(web(), Object::Unread));
+    assert!(told.advice[0].ends_with(", and ask it with --address"), "{:?}", told.advice);
+}
+
+#[test]
+fn who_may_not_read_an_object_is_told_which_kubeconfig_may() {
+    let told = explain(facts(web(), Object::Forbidden));
+    assert_eq!(told.advice, ["give a kubeconfig that may get Services in default"]);
+    let told = explain(facts(Target::Node { name: "n1".into() }, Object::Forbidden));
+    assert_eq!(told.advice, ["give a kubeconfig that may get Nodes"]);
+}
+
+/// `doctor` knew what is wrong with it, and `explain` said that nobody had seen it.
+#[test]
+fn a_node_whose_kubelet_asks_for_no_manager_is_judged_as_doctor_does() {
+    let unseen = NodeFacts { uid: "1".into(), ready: Some(("True".to_owned(), String::new())), ..NodeFacts::default() };
+    let known = NodeExplanation { uid: Some("1".into()), is_initialised: true, ..NodeExplanation::default() };
+    let told = node(Some((known, LifecycleExplanation::default())), unseen);
+    assert_eq!((told.verdict, told.summary), (Verdict::Wrong, format!("it {}", crate::kubelet::FOUND)));
+    assert_eq!(told.advice, [crate::kubelet::fix("n1")]);
+    assert!(told.advice[0].contains("kubectl taint node n1 node.cloudprovider.kubernetes.io/uninitialized"));
+}
