@@ -174,15 +174,11 @@ async fn a_wrong_project_is_refused_also_where_the_one_before_cannot_answer_any_
 }
 
 /// As the kubelet does it: a new folder, then a link to it in the place of the old link.
-fn publish(mount: &Path, number: usize, cloud: &str, project: &str) {
+fn publish(mount: &Path, number: usize, config: &str, token: &str) {
     let data = format!("..{number}");
     std::fs::create_dir_all(mount.join(&data)).unwrap();
-    std::fs::write(
-        mount.join(&data).join("cloud.conf"),
-        format!("[Global]\napi-url = \"{cloud}\"\nmood = {project}\n"),
-    )
-    .unwrap();
-    std::fs::write(mount.join(&data).join("token"), format!("token-of-{project}")).unwrap();
+    std::fs::write(mount.join(&data).join("cloud.conf"), config).unwrap();
+    std::fs::write(mount.join(&data).join("token"), token).unwrap();
     symlink(&data, mount.join("..data_tmp")).unwrap();
     std::fs::rename(mount.join("..data_tmp"), mount.join("..data")).unwrap();
 }
@@ -193,7 +189,11 @@ async fn a_secret_in_a_file_and_its_id_in_the_cloud_config_never_go_out_as_a_mix
     let stage = Stage::new().await;
     let cloud = Cloud::start().await;
     let mount = stage.folder().join("mount");
-    publish(&mount, 0, &cloud.url(), "one");
+    let publish_project = |number, project| {
+        let config = format!("[Global]\napi-url = \"{}\"\nmood = {project}\n", cloud.url());
+        publish(&mount, number, &config, &format!("token-of-{project}"));
+    };
+    publish_project(0, "one");
     for name in ["cloud.conf", "token"] {
         symlink(Path::new("..data").join(name), mount.join(name)).unwrap();
     }
@@ -203,7 +203,7 @@ async fn a_secret_in_a_file_and_its_id_in_the_cloud_config_never_go_out_as_a_mix
     assert_eq!(asked_as(&stage, &host, &cloud, "first").await, of("one"));
     for number in 1..=8 {
         let project = ["one", "two", "three"][number % 3];
-        publish(&mount, number, &cloud.url(), project);
+        publish_project(number, project);
         let mut calls = 0;
         loop {
             calls += 1;
@@ -217,8 +217,7 @@ async fn a_secret_in_a_file_and_its_id_in_the_cloud_config_never_go_out_as_a_mix
     }
 
     // Half of it: the new secret is there, and the cloud-config is broken. Both stay.
-    std::fs::write(mount.join("..8/token"), "token-of-nobody").unwrap();
-    std::fs::write(mount.join("..8/cloud.conf"), "[Global\n").unwrap();
+    publish(&mount, 9, "[Global\n", "token-of-nobody");
     host.await_log(LIMIT, &["ProviderConfigurationRejected", "cloud.conf", "line 1"]).await.unwrap();
     assert_eq!(asked_as(&stage, &host, &cloud, "half").await, of("three"));
     host.await_log(LIMIT, &["changed credentials are not used yet", "cloud.conf"]).await.unwrap();
