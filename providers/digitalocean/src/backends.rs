@@ -8,7 +8,6 @@
 
 use std::net::Ipv6Addr;
 
-use ccm_sdk::ordered;
 use ccm_sdk::types::{AddressType, Backend, Failure};
 use ccm_sdk::words::few;
 
@@ -48,21 +47,32 @@ pub(crate) fn class(backend: &Backend) -> Class {
 }
 
 /// A Node and its droplet.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Member {
-    name: String,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Member<'a> {
+    name: &'a str,
     class: Class,
-    machine: Machine,
+    machine: Machine<'a>,
+}
+
+impl<'a> Member<'a> {
+    /// As the Node itself says.
+    fn of(backend: &'a Backend) -> Self {
+        let machine = match backend.provider_id.as_deref().filter(|id| !id.is_empty()) {
+            Some(id) => provider_id::parse(id).map_or(Machine::Foreign(id), Machine::Droplet),
+            None => Machine::Unknown,
+        };
+        Self { name: &backend.name, class: class(backend), machine }
+    }
 }
 
 /// What is behind a Node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Machine {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Machine<'a> {
     Droplet(u64),
     /// No droplet has the Node's name, or nobody asked yet.
     Unknown,
     /// With its provider ID, which is none of a droplet: several clouds can be in one cluster.
-    Foreign(String),
+    Foreign(&'a str),
 }
 
 /// The droplets behind Nodes, asked for once.
@@ -70,18 +80,11 @@ enum Machine {
 /// # Errors
 ///
 /// Nodes have no provider ID and the cloud cannot be asked.
-pub(crate) fn members(backends: &[Backend]) -> Result<Vec<Member>, Failure> {
-    let member = |backend: &Backend| {
-        let machine = match backend.provider_id.as_deref().filter(|id| !id.is_empty()) {
-            Some(id) => provider_id::parse(id).map_or_else(|_| Machine::Foreign(id.to_owned()), Machine::Droplet),
-            None => Machine::Unknown,
-        };
-        Member { name: backend.name.clone(), class: class(backend), machine }
-    };
-    let mut members: Vec<Member> = backends.iter().map(member).collect();
+pub(crate) fn members(backends: &[Backend]) -> Result<Vec<Member<'_>>, Failure> {
+    let mut members: Vec<Member<'_>> = backends.iter().map(Member::of).collect();
     // One that is about to be initialised has nothing yet that could be reached, and comes again with its provider ID.
-    let without = |member: &Member| member.machine == Machine::Unknown && member.class != Class::Unready;
-    let names: Vec<&str> = members.iter().filter(|member| without(member)).map(|member| member.name.as_str()).collect();
+    let without = |member: &Member<'_>| member.machine == Machine::Unknown && member.class != Class::Unready;
+    let names: Vec<&str> = members.iter().filter(|member| without(member)).map(|member| member.name).collect();
     let ids = find::ids_by_name(&names)?;
     for (member, id) in members.iter_mut().filter(|member| without(member)).zip(ids) {
         member.machine = id.map_or(Machine::Unknown, Machine::Droplet);
@@ -91,24 +94,24 @@ pub(crate) fn members(backends: &[Backend]) -> Result<Vec<Member>, Failure> {
 
 /// Those that one load balancer uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Chosen {
+pub(crate) struct Chosen<'a> {
     /// In order, each once.
     pub(crate) ids: Vec<u64>,
     /// Names of those that have no public IPv6 address.
-    pub(crate) v4_only: Vec<String>,
+    pub(crate) v4_only: Vec<&'a str>,
     pub(crate) eligible: usize,
     /// How many wait for a public address.
     pub(crate) unready: usize,
     /// Names of Nodes without droplet.
-    pub(crate) missing: Vec<String>,
+    pub(crate) missing: Vec<&'a str>,
     /// Names and provider IDs of Nodes that are no droplets.
     pub(crate) foreign: Vec<String>,
 }
 
-pub(crate) fn choose<'a>(members: impl Iterator<Item = &'a Member>, kind: Kind, network: Network) -> Chosen {
+pub(crate) fn choose<'a>(members: &[Member<'a>], kind: Kind, network: Network) -> Chosen<'a> {
     let mut chosen = Chosen::default();
     for member in members {
-        if let Machine::Foreign(id) = &member.machine {
+        if let Machine::Foreign(id) = member.machine {
             chosen.foreign.push(format!("{} ({id})", member.name));
             continue;
         }
@@ -128,20 +131,27 @@ pub(crate) fn choose<'a>(members: impl Iterator<Item = &'a Member>, kind: Kind, 
         }
         chosen.eligible += 1;
         if member.class != Class::Dual {
-            chosen.v4_only.push(member.name.clone());
+            chosen.v4_only.push(member.name);
         }
         match member.machine {
             Machine::Droplet(id) => chosen.ids.push(id),
-            Machine::Unknown | Machine::Foreign(_) => chosen.missing.push(member.name.clone()),
+            Machine::Unknown | Machine::Foreign(_) => chosen.missing.push(member.name),
         }
     }
-    chosen.ids = ordered::list(chosen.ids);
+    chosen.ids = in_order(chosen.ids);
     chosen
 }
 
+/// Of droplets, each once. There can be 5,000 of them: the sets of [`ccm_sdk::ordered`] take several times as long.
+pub(crate) fn in_order(mut ids: Vec<u64>) -> Vec<u64> {
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
 /// A few names, in order, and how many more there are.
-pub(crate) fn names(names: Vec<String>) -> String {
-    few(names, SHOWN)
+pub(crate) fn names(names: &[impl AsRef<str>]) -> String {
+    few(names.iter().map(|name| name.as_ref().to_owned()), SHOWN)
 }
 
 #[cfg(test)]
@@ -176,9 +186,11 @@ pub(crate) mod tests {
     const V6: &[&str] = &["i4", "e6"];
     const PRIVATE: &[&str] = &["i4"];
 
-    fn chosen(nodes: &[&[&str]], kind: Kind, network: Network) -> Chosen {
+    /// How many are eligible, how many droplets that are, and whether all have a public IPv6 address.
+    fn chosen(nodes: &[&[&str]], kind: Kind, network: Network) -> (usize, usize, bool) {
         let backends: Vec<Backend> = (1..).zip(nodes).map(|(id, addresses)| backend(id, addresses)).collect();
-        choose(members(&backends).expect("good IDs").iter(), kind, network)
+        let chosen = choose(&members(&backends).expect("good IDs"), kind, network);
+        (chosen.eligible, chosen.ids.len(), chosen.v4_only.is_empty())
     }
 
     #[test]
@@ -212,16 +224,14 @@ pub(crate) mod tests {
             ("do_167", [PRIVATE, PRIVATE], Regional, Internal, 2, false),
             ("do_167", [PRIVATE, PRIVATE], Regional, External, 2, false),
         ] {
-            let chosen = chosen(&nodes, kind, network);
-            let found = (chosen.eligible, chosen.ids.len(), chosen.v4_only.is_empty());
-            assert_eq!(found, (eligible, eligible, all_dual), "{case}");
+            assert_eq!(chosen(&nodes, kind, network), (eligible, eligible, all_dual), "{case}");
         }
     }
 
     /// The rest of it is the SDK's.
     #[test]
     fn do_168_names_are_few_and_in_order() {
-        assert_eq!(names(["n4", "n3", "n2", "n1"].map(str::to_owned).to_vec()), "n1, n2, n3 [+1 more]");
+        assert_eq!(names(&["n4", "n3", "n2", "n1"]), "n1, n2, n3 [+1 more]");
     }
 
     /// Droplets 3, 4 and 5 of the account, and the Nodes of these names and provider IDs: IDs, and who is missing.
@@ -236,8 +246,8 @@ pub(crate) mod tests {
             ..backend(1, V4)
         };
         let backends: Vec<Backend> = nodes.iter().map(node).collect();
-        let chosen = choose(members(&backends).expect("found").iter(), Kind::Network, Network::External);
-        (chosen.ids, chosen.missing)
+        let chosen = choose(&members(&backends).expect("found"), Kind::Network, Network::External);
+        (chosen.ids, chosen.missing.into_iter().map(str::to_owned).collect())
     }
 
     #[test]
@@ -265,7 +275,7 @@ pub(crate) mod tests {
         let of = |id: &str| Backend { provider_id: Some(id.to_owned()), ..backend(1, V4) };
         let backends = [of("aws:///i-1"), backend(2, V4), of("digitalocean://7cruft"), backend(3, PRIVATE)];
         for (network, ids) in [(Network::Internal, vec![2, 3]), (Network::External, vec![2])] {
-            let chosen = choose(members(&backends).expect("nothing is asked").iter(), Kind::Network, network);
+            let chosen = choose(&members(&backends).expect("nothing is asked"), Kind::Network, network);
             assert_eq!((chosen.ids, chosen.missing), (ids, vec![]), "{network:?}");
             assert_eq!(chosen.foreign, ["n1 (aws:///i-1)", "n1 (digitalocean://7cruft)"]);
         }
@@ -278,8 +288,9 @@ pub(crate) mod tests {
         let mut new = backend(1, &[]);
         new.provider_id = None;
         for network in [Network::Internal, Network::External] {
-            let members = members(&[new.clone(), backend(2, V4)]).expect("nothing is asked");
-            let chosen = choose(members.iter(), Kind::Network, network);
+            let backends = [new.clone(), backend(2, V4)];
+            let members = members(&backends).expect("nothing is asked");
+            let chosen = choose(&members, Kind::Network, network);
             assert_eq!((chosen.ids, chosen.unready, chosen.missing), (vec![2], 1, vec![]), "{network:?}");
         }
         assert_eq!(cloud.lines(), Vec::<String>::new());

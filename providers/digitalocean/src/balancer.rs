@@ -165,7 +165,7 @@ fn create(
 ) -> Result<Vec<Ingress>, Failure> {
     let members = backends::members(backends)?;
     let mut fixed = Fixed::of_new(service_spec, config, String::new());
-    let chosen = backends::choose(members.iter(), fixed.kind, fixed.network);
+    let chosen = backends::choose(&members, fixed.kind, fixed.network);
     remark(service, service_spec, fixed.kind, &chosen, done);
     if chosen.ids.is_empty() {
         let failure = nobody(&fixed, &chosen);

@@ -102,7 +102,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) service_spec: &'a ServiceSpec,
     pub(crate) fixed: &'a Fixed,
     /// `None` when they are not known, and the spec has none.
-    pub(crate) nodes: Option<&'a Chosen>,
+    pub(crate) nodes: Option<&'a Chosen<'a>>,
     pub(crate) certificate: Option<&'a str>,
 }
 
@@ -170,7 +170,7 @@ pub(crate) fn invalid(problem: Problem) -> Failure {
 }
 
 /// Of a new load balancer.
-fn stack(service_spec: &ServiceSpec, fixed: &Fixed, nodes: Option<&Chosen>) -> Result<Stack, Failure> {
+fn stack(service_spec: &ServiceSpec, fixed: &Fixed, nodes: Option<&Chosen<'_>>) -> Result<Stack, Failure> {
     let v4_only = nodes.map(|nodes| nodes.v4_only.as_slice()).unwrap_or_default();
     match (fixed.network, fixed.kind, service_spec.stack) {
         // That DUALSTACK cannot be is told when the annotations are read.
@@ -181,7 +181,7 @@ fn stack(service_spec: &ServiceSpec, fixed: &Fixed, nodes: Option<&Chosen>) -> R
             let message = format!(
                 "network stack configuration error: {} has the value \"DUALSTACK\", and nodes without public IPv6 address cannot be behind a dual-stack REGIONAL_NETWORK load balancer: {}; allowed is IPV4",
                 names::NETWORK_STACK,
-                backends::names(v4_only.to_vec())
+                backends::names(v4_only)
             );
             Err(Failure::invalid(message).annotation(names::NETWORK_STACK))
         }
@@ -214,8 +214,8 @@ pub(crate) fn differences(has: &Balancer, wants: &Spec) -> Vec<String> {
 }
 
 pub(crate) fn members_differ(has: &Balancer, wants: &Spec) -> bool {
-    let set = |ids: &[u64]| ordered::set(ids.iter().copied());
-    set(&has.droplet_ids) != set(&wants.droplet_ids)
+    let members = |ids: &[u64]| backends::in_order(ids.to_vec());
+    members(&has.droplet_ids) != members(&wants.droplet_ids)
 }
 
 /// A cloud may write addresses otherwise than whoever asked for them.

@@ -60,8 +60,14 @@ impl Work<'_> {
     }
 
     /// The droplets that an existing one should have.
-    pub(super) fn choose(&self, balancer: &Balancer, fixed: &Fixed, members: &[Member], done: &mut Done) -> Chosen {
-        let mut chosen = backends::choose(members.iter(), fixed.kind, fixed.network);
+    pub(super) fn choose<'a>(
+        &self,
+        balancer: &Balancer,
+        fixed: &Fixed,
+        members: &[Member<'a>],
+        done: &mut Done,
+    ) -> Chosen<'a> {
+        let mut chosen = backends::choose(members, fixed.kind, fixed.network);
         remark(self.service, self.service_spec, fixed.kind, &chosen, done);
         if chosen.ids.is_empty() && !members.is_empty() {
             // Nodes are there, but no address or no droplet yet: an empty load balancer would be worse than an old one.
@@ -69,7 +75,7 @@ impl Work<'_> {
                 CONFIG_ERROR,
                 format!("{}; the load balancer keeps its droplets", nobody(fixed, &chosen).message),
             );
-            chosen.ids.clone_from(&balancer.droplet_ids);
+            chosen.ids = backends::in_order(balancer.droplet_ids.clone());
         }
         chosen
     }
@@ -79,7 +85,7 @@ impl Work<'_> {
         &self,
         balancer: &Balancer,
         fixed: &Fixed,
-        chosen: &Chosen,
+        chosen: &Chosen<'_>,
         done: &mut Done,
     ) -> Result<Spec, Failure> {
         for remark in fixed.remarks(self.service_spec, self.config) {

@@ -32,11 +32,11 @@ pub(crate) fn survey(config: &Config, backends: &[Backend], wishes: &[Wish]) -> 
 fn standing(
     config: &Config,
     all: &[Balancer],
-    members: &[Member],
+    members: &[Member<'_>],
     wish: &Wish,
     done: &mut Done,
 ) -> Result<Standing, Failure> {
-    let member = |index: &u32| members.get(usize::try_from(*index).ok()?).cloned();
+    let member = |index: &u32| members.get(usize::try_from(*index).ok()?).copied();
     let members = wish.backends.iter().map(member).collect::<Option<Vec<_>>>();
     let members = members.ok_or_else(|| Failure::retry("a wish names a backend that is not in the list"))?;
     let (service_spec, problems) = read(&wish.service)?;

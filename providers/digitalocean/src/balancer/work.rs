@@ -92,27 +92,27 @@ pub(super) fn settled(
     Err(Failure::pending(message).after(LOOK_AGAIN))
 }
 
-pub(super) fn remark(service: &Service, service_spec: &ServiceSpec, kind: Kind, chosen: &Chosen, done: &mut Done) {
+pub(super) fn remark(service: &Service, service_spec: &ServiceSpec, kind: Kind, chosen: &Chosen<'_>, done: &mut Done) {
     desired::remarks(service, service_spec, kind).into_iter().for_each(|problem| done.warn(IGNORED, problem.message));
     if !chosen.foreign.is_empty() {
         let message = format!(
             "Nodes whose provider IDs are none of droplets are behind no load balancer of DigitalOcean: {}",
-            backends::names(chosen.foreign.clone())
+            backends::names(&chosen.foreign)
         );
         done.for_all.push((FOREIGN, message));
     }
     if !chosen.missing.is_empty() {
-        let message = format!("Failed to find droplets for nodes: {}", backends::names(chosen.missing.clone()));
+        let message = format!("Failed to find droplets for nodes: {}", backends::names(&chosen.missing));
         done.warn(WITHOUT_DROPLET, message);
     }
 }
 
 /// Whether Nodes could be reached through another kind of load balancer.
-pub(super) fn unreachable(fixed: &Fixed, chosen: &Chosen) -> bool {
+pub(super) fn unreachable(fixed: &Fixed, chosen: &Chosen<'_>) -> bool {
     chosen.unready > 0 && fixed.kind == Kind::Network && fixed.network == Network::External
 }
 
-pub(super) fn nobody(fixed: &Fixed, chosen: &Chosen) -> Failure {
+pub(super) fn nobody(fixed: &Fixed, chosen: &Chosen<'_>) -> Failure {
     if unreachable(fixed, chosen) {
         let message = format!(
             "no eligible load balancer backends: a REGIONAL_NETWORK EXTERNAL load balancer needs nodes with a public IPv4 address; make it {} \"REGIONAL\" or {} \"INTERNAL\"",

@@ -147,10 +147,10 @@ fn decided(annotations: &[(&str, &str)], default: Kind, nodes: Option<&[&[&str]]
     let config = Config { default_type: default, ..config() };
     let service_spec = ServiceSpec::of(&service(annotations)).map_err(|failure| failure.message)?;
     let fixed = Fixed::of_new(&service_spec, &config, "nyc3".to_owned());
-    let chosen = nodes.map(|nodes| {
-        let backends: Vec<_> = (1..).zip(nodes).map(|(id, addresses)| backend(id, addresses)).collect();
-        backends::choose(backends::members(&backends).expect("good IDs").iter(), fixed.kind, fixed.network)
-    });
+    let backends: Option<Vec<_>> =
+        nodes.map(|nodes| (1..).zip(nodes).map(|(id, addresses)| backend(id, addresses)).collect());
+    let members = backends.as_deref().map(|backends| backends::members(backends).expect("good IDs"));
+    let chosen = members.map(|members| backends::choose(&members, fixed.kind, fixed.network));
     let spec = spec(&Parts { service_spec: &service_spec, fixed: &fixed, nodes: chosen.as_ref(), certificate: None });
     spec.map(|spec| spec.network_stack.to_owned()).map_err(|failure| failure.message)
 }
