@@ -1,6 +1,7 @@
 //! Droplets by the names of Nodes, for load balancers. Whoever is asked for thousands at once looks at each droplet once and keeps
 //! none of them.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
@@ -44,13 +45,17 @@ impl Holders {
 /// # Errors
 ///
 /// The cloud cannot be asked, or several calls have to.
-pub(crate) fn ids_by_name(names: &[&str]) -> Result<Vec<Option<u64>>, Failure> {
+pub(crate) fn ids_by_name<'a>(names: &[&'a str]) -> Result<Vec<Option<u64>>, Failure> {
     if names.is_empty() {
         return Ok(vec![]);
     }
-    let names: Vec<String> = names.iter().map(|name| name.to_ascii_lowercase()).collect();
+    let lower = |name: &&'a str| match name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        true => Cow::Owned(name.to_ascii_lowercase()),
+        false => Cow::Borrowed(*name),
+    };
+    let names: Vec<Cow<'_, str>> = names.iter().map(lower).collect();
     let mut desired = Wanted {
-        holders: names.iter().map(|name| (name.as_str(), Holders::default())).collect(),
+        holders: names.iter().map(|name| (&**name, Holders::default())).collect(),
         addresses: names.iter().any(|name| is_address(name)),
         lower: String::new(),
         asked: 0,
@@ -63,14 +68,14 @@ pub(crate) fn ids_by_name(names: &[&str]) -> Result<Vec<Option<u64>>, Failure> {
     if shown == Shown::Pages {
         // Else a load balancer would lose a Node for minutes while droplets of others go.
         for name in names.iter().filter(|name| !is_address(name)) {
-            let is_open = desired.holders.get(name.as_str()).is_some_and(|holders| holders.any == Holder::None);
+            let is_open = desired.holders.get(&**name).is_some_and(|holders| holders.any == Holder::None);
             if desired.asked < ASKED && is_open {
                 desired.asked += 1;
                 droplets::named(name, Droplets::SHARE)?.iter().for_each(|droplet| desired.see(&droplet.named()));
             }
         }
     }
-    let id = |name: &String| desired.holders.get(name.as_str()).and_then(|holders| holders.id());
+    let id = |name: &Cow<'_, str>| desired.holders.get(&**name).and_then(|holders| holders.id());
     Ok(names.iter().map(id).collect())
 }
 
