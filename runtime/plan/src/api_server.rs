@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use ccm_controllers::LOAD_BALANCER_READY;
 use http::header::CONTENT_TYPE;
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use kube::Client;
 use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::journal::{Journal, Stopped};
-use crate::patch::{self, Patched};
+use crate::patch::{self, Patched, STRATEGIC};
 
 /// The copy that kubectl keeps of what it applied last.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -27,6 +27,21 @@ pub fn read_only(client: &Client, journal: Arc<Journal>) -> Client {
     let service = tower::service_fn(move |request: Request<Body>| {
         let stopping = Arc::clone(&stopping);
         async move { stopping.answer(request).await }
+    });
+    Client::new(service, namespace)
+}
+
+/// A client on top of that of [`read_only`], for a controller that reads no object again that it has told something: its strategic merge patches
+/// are noted and answered with what they say of the metadata. The object as it was is neither read nor held, unless the journal has it already.
+///
+/// A patch that is bound to a version goes the other way: nobody else knows whether it would be taken.
+#[must_use]
+pub(crate) fn unread(client: &Client, journal: Arc<Journal>) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let stopping = Arc::new(Stopping { client: client.clone(), journal });
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let stopping = Arc::clone(&stopping);
+        async move { stopping.answer_unread(request).await }
     });
     Client::new(service, namespace)
 }
@@ -55,11 +70,6 @@ impl Written {
         if written.get(path).is_some_and(Option::is_some) {
             written.remove(path);
         }
-    }
-
-    /// The same of all of them.
-    pub(crate) fn forget_all(&self) {
-        self.0.lock().retain(|_, object| object.is_none());
     }
 
     fn clear(&self) {
@@ -97,7 +107,7 @@ impl Stopping {
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
         let path = parts.uri.path().to_owned();
         let object = object_of(&path).to_owned();
-        let kind = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default().to_owned();
+        let kind = content_type(&parts.headers).to_owned();
         let is_patch = parts.method == Method::PATCH;
         if !is_patch && parts.method != Method::DELETE {
             self.note(&parts.method, path, body, false);
@@ -133,6 +143,25 @@ impl Stopping {
         let answer = answer(StatusCode::OK, &after);
         self.journal.written.insert(object, is_patch.then_some(after));
         Ok(answer)
+    }
+
+    /// See [`unread`].
+    async fn answer_unread(&self, request: Request<Body>) -> kube::Result<Response<Body>> {
+        let path = request.uri().path().to_owned();
+        let is_meant = request.method() == Method::PATCH && content_type(request.headers()) == STRATEGIC;
+        // Gone, or as somebody else would have written it.
+        if !is_meant || self.journal.written.get(object_of(&path)).is_some() {
+            return self.client.send(request).await;
+        }
+        let (parts, body) = request.into_parts();
+        let bytes = body.collect_bytes().await?;
+        let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        if !body.is_object() || body.pointer("/metadata/resourceVersion").is_some() {
+            return self.client.send(Request::from_parts(parts, Body::from(bytes))).await;
+        }
+        let metadata = body.get("metadata").cloned().unwrap_or_else(|| json!({}));
+        self.note(&parts.method, path, body, false);
+        Ok(answer(StatusCode::OK, &json!({ "metadata": metadata })))
     }
 
     fn note(&self, method: &Method, path: String, body: Value, makes_ready: bool) {
@@ -172,6 +201,10 @@ fn makes_ready(before: &Value, after: &Value) -> bool {
         Some(is(ready, "status", "True"))
     };
     says(before) == Some(false) && says(after) == Some(true)
+}
+
+fn content_type(headers: &HeaderMap) -> &str {
+    headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default()
 }
 
 /// What is said of an object that there is none of any more.

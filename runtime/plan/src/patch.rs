@@ -2,6 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
+/// The content type of a strategic merge patch.
+pub(crate) const STRATEGIC: &str = "application/strategic-merge-patch+json";
+
 /// How a patch ended.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Patched {
@@ -20,7 +23,7 @@ pub(crate) fn apply(before: &Value, patch: &Value, content_type: &str) -> Patche
                 return Patched::TestFailed;
             }
         }
-        ("application/strategic-merge-patch+json", patch) => merge(&mut after, patch, Lists::Merged),
+        (STRATEGIC, patch) => merge(&mut after, patch, Lists::Merged),
         _ => merge(&mut after, patch, Lists::Replaced),
     }
     Patched::Done(after)

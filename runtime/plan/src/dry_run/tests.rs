@@ -22,6 +22,7 @@ mod hangs;
 mod many;
 mod pace;
 mod provider;
+mod routes;
 mod watchdog;
 
 const SECOND: Duration = Duration::from_secs(1);
