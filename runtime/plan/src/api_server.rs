@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::journal::{Journal, Stopped};
-use crate::patch::{self, Patched, STRATEGIC};
+use crate::patch::{self, Patched};
 
 /// The copy that kubectl keeps of what it applied last.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -31,21 +31,6 @@ pub fn read_only(client: &Client, journal: Arc<Journal>) -> Client {
     Client::new(service, namespace)
 }
 
-/// A client on top of that of [`read_only`], for a controller that reads no object again that it has told something: its strategic merge patches
-/// are noted and answered with what they say of the metadata. The object as it was is neither read nor held, unless the journal has it already.
-///
-/// A patch that is bound to a version goes the other way: nobody else knows whether it would be taken.
-#[must_use]
-pub(crate) fn unread(client: &Client, journal: Arc<Journal>) -> Client {
-    let namespace = client.default_namespace().to_owned();
-    let stopping = Arc::new(Stopping { client: client.clone(), journal });
-    let service = tower::service_fn(move |request: Request<Body>| {
-        let stopping = Arc::clone(&stopping);
-        async move { stopping.answer_unread(request).await }
-    });
-    Client::new(service, namespace)
-}
-
 struct Stopping {
     client: Client,
     journal: Arc<Journal>,
@@ -56,11 +41,16 @@ struct Stopping {
 pub(crate) struct Written(Mutex<HashMap<String, Option<Value>>>);
 
 impl Written {
+    /// Whether it knows of the object with this path.
+    pub(crate) fn is_about(&self, path: &str) -> bool {
+        self.0.lock().contains_key(path)
+    }
+
     fn get(&self, path: &str) -> Option<Option<Value>> {
         self.0.lock().get(path).cloned()
     }
 
-    fn insert(&self, path: String, object: Option<Value>) {
+    pub(crate) fn insert(&self, path: String, object: Option<Value>) {
         self.0.lock().insert(path, object);
     }
 
@@ -145,25 +135,6 @@ impl Stopping {
         Ok(answer)
     }
 
-    /// See [`unread`].
-    async fn answer_unread(&self, request: Request<Body>) -> kube::Result<Response<Body>> {
-        let path = request.uri().path().to_owned();
-        let is_meant = request.method() == Method::PATCH && content_type(request.headers()) == STRATEGIC;
-        // Gone, or as somebody else would have written it.
-        if !is_meant || self.journal.written.get(object_of(&path)).is_some() {
-            return self.client.send(request).await;
-        }
-        let (parts, body) = request.into_parts();
-        let bytes = body.collect_bytes().await?;
-        let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-        if !body.is_object() || body.pointer("/metadata/resourceVersion").is_some() {
-            return self.client.send(Request::from_parts(parts, Body::from(bytes))).await;
-        }
-        let metadata = body.get("metadata").cloned().unwrap_or_else(|| json!({}));
-        self.note(&parts.method, path, body, false);
-        Ok(answer(StatusCode::OK, &json!({ "metadata": metadata })))
-    }
-
     fn note(&self, method: &Method, path: String, body: Value, makes_ready: bool) {
         self.journal.note(Stopped::Cluster { method: method.to_string(), path, body, makes_ready });
     }
@@ -203,7 +174,7 @@ fn makes_ready(before: &Value, after: &Value) -> bool {
     says(before) == Some(false) && says(after) == Some(true)
 }
 
-fn content_type(headers: &HeaderMap) -> &str {
+pub(crate) fn content_type(headers: &HeaderMap) -> &str {
     headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default()
 }
 
@@ -213,7 +184,7 @@ fn deleted() -> Response<Body> {
 }
 
 /// The path of an object, without the part of it that is written. An object may be called `status` as well.
-fn object_of(path: &str) -> &str {
+pub(crate) fn object_of(path: &str) -> &str {
     let Some(object) = path.strip_suffix("/status") else { return path };
     // After `/api/v1` or `/apis/GROUP/VERSION`: RESOURCE/NAME, or the same behind namespaces/NAMESPACE.
     let start = if path.starts_with("/apis/") { 4 } else { 3 };
@@ -222,7 +193,7 @@ fn object_of(path: &str) -> &str {
     if names.len() == wanted { object } else { path }
 }
 
-fn answer(status: StatusCode, body: &Value) -> Response<Body> {
+pub(crate) fn answer(status: StatusCode, body: &Value) -> Response<Body> {
     let mut response = Response::new(Body::from(body.to_string().into_bytes()));
     *response.status_mut() = status;
     response
@@ -235,4 +206,4 @@ pub(crate) fn refusal(status: StatusCode, reason: &str, message: &str) -> Respon
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-/// The content type of a strategic merge patch.
-pub(crate) const STRATEGIC: &str = "application/strategic-merge-patch+json";
+/// The content type of a JSON patch, whose tests may be about any part of an object.
+pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
 
 /// How a patch ended.
 #[derive(Debug, PartialEq)]
@@ -18,12 +18,12 @@ pub(crate) enum Patched {
 pub(crate) fn apply(before: &Value, patch: &Value, content_type: &str) -> Patched {
     let mut after = before.clone();
     match (content_type, patch) {
-        ("application/json-patch+json", Value::Array(operations)) => {
+        (JSON_PATCH, Value::Array(operations)) => {
             if !operations.iter().all(|operation| operate(&mut after, operation)) {
                 return Patched::TestFailed;
             }
         }
-        (STRATEGIC, patch) => merge(&mut after, patch, Lists::Merged),
+        ("application/strategic-merge-patch+json", patch) => merge(&mut after, patch, Lists::Merged),
         _ => merge(&mut after, patch, Lists::Replaced),
     }
     Patched::Done(after)

@@ -21,9 +21,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tracing::instrument::WithSubscriber as _;
 
-use crate::api_server::unread;
 use crate::asked::Asked;
 use crate::journal::{Journal, Stopped};
+use crate::known::Known;
 use crate::nodes::Nodes;
 use crate::report::{Kind, ObjectPlan, Totals};
 
@@ -169,7 +169,7 @@ impl Planner {
     pub(crate) fn new(parts: PlanParts, work: &mut JoinSet<()>) -> Self {
         let metrics = Metrics::register(&mut Registry::default());
         // Nothing but reads leaves by this client, so the gate may be open.
-        let gate = ApiGate::new(parts.client.clone(), metrics.api.clone(), parts.settings.gate);
+        let gate = ApiGate::new(Known::of(&parts).client(), metrics.api.clone(), parts.settings.gate);
         // Nobody writes Events.
         let (recorder, _) = EventRecorder::new(gate.clone(), metrics.events.clone(), EventSettings::default());
         let batches = parts.settings.batches;
@@ -390,7 +390,7 @@ impl Planner {
         let (settings, ranges) = self.parts.settings.route.clone()?;
         let nodes = &self.parts.nodes;
         // It reads no Node again that it has told, and where a network plugin told them before, these are all of them.
-        let client = unread(&self.parts.client, Arc::clone(&self.parts.journal));
+        let client = Known::of(&self.parts).unread().client();
         let member = |(_, provider): (usize, &Asked)| RouteMember {
             source: Arc::clone(&provider.routes),
             nodes: self.told(),

@@ -27,7 +27,13 @@ fn stopping() -> (Client, Arc<Journal>, Arc<Mutex<Vec<String>>>) {
     (read_only(&Client::new(service, "default"), Arc::clone(&journal)), journal, seen)
 }
 
-async fn send(client: &Client, method: Method, path: &str, kind: &'static str, body: Value) -> (StatusCode, Value) {
+pub(crate) async fn send(
+    client: &Client,
+    method: Method,
+    path: &str,
+    kind: &'static str,
+    body: Value,
+) -> (StatusCode, Value) {
     let mut request = Request::new(Body::from(body.to_string().into_bytes()));
     *request.method_mut() = method;
     *request.uri_mut() = path.parse().unwrap();
@@ -160,44 +166,6 @@ async fn an_object_that_was_handed_over_is_held_no_more_and_one_that_would_be_go
     let journal = Arc::clone(&journal);
     let client = read_only(&client, journal);
     assert_eq!(send(&client, Method::GET, WEB, "", Value::Null).await.0, StatusCode::OK, "another look");
-}
-
-/// Thousands of Nodes are told of their network, and nobody reads one of them again.
-#[tokio::test]
-async fn an_object_that_is_told_something_and_not_read_again_is_neither_read_nor_held() {
-    let (client, journal, seen) = stopping();
-    let unread = unread(&client, Arc::clone(&journal));
-    let (strategic, merge) = (STRATEGIC, "application/merge-patch+json");
-    let status = format!("{WEB}/status");
-    let told = json!({ "metadata": { "uid": "1" }, "status": { "conditions": [{ "type": "A", "status": "True" }] } });
-    for _ in 0..2 {
-        let answer = send(&unread, Method::PATCH, &status, strategic, told.clone()).await;
-        assert_eq!(answer, (StatusCode::OK, json!({ "metadata": { "uid": "1" } })));
-    }
-    let (method, path) = (Method::PATCH.to_string(), status.clone());
-    let write = Stopped::Cluster { method, path, body: told.clone(), makes_ready: false };
-    assert_eq!(journal.take(), [write.clone(), write]);
-    assert_eq!((seen.lock().as_slice(), journal.written.bytes()), ([].as_slice(), 0));
-
-    // Whether these are taken, the object says. What is held of it then, the next write finds.
-    let stale = json!({ "metadata": { "uid": "1", "resourceVersion": "6" } });
-    assert_eq!(send(&unread, Method::PATCH, &status, strategic, stale).await.0, StatusCode::CONFLICT);
-    assert_eq!(send(&unread, Method::PATCH, &status, merge, told.clone()).await.1["metadata"]["resourceVersion"], "8");
-    assert_eq!(*seen.lock(), [format!("GET {WEB}"), format!("GET {WEB}")]);
-    assert_eq!(
-        send(&unread, Method::PATCH, &status, strategic, told.clone()).await.1["metadata"]["resourceVersion"],
-        "9"
-    );
-    assert_eq!(send(&unread, Method::GET, WEB, "", Value::Null).await.1["metadata"]["resourceVersion"], "9");
-
-    send(&client, Method::DELETE, WEB, "application/json", json!({})).await;
-    drop(journal.take());
-    assert_eq!(send(&unread, Method::PATCH, &status, strategic, told).await.0, StatusCode::NOT_FOUND);
-    assert_eq!(journal.take(), [], "what would be gone is told nothing");
-    for method in [Method::POST, Method::PUT, Method::DELETE, Method::HEAD, Method::OPTIONS] {
-        send(&unread, method, WEB, strategic, json!({})).await;
-    }
-    assert!(seen.lock().iter().all(|request| request.starts_with("GET ")), "{:?}", seen.lock());
 }
 
 /// Who may not read an object does not learn whether the write would be taken.

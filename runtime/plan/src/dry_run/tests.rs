@@ -22,6 +22,7 @@ mod hangs;
 mod many;
 mod pace;
 mod provider;
+mod reads;
 mod routes;
 mod watchdog;
 
