@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ccm_controllers::LOAD_BALANCER_READY;
 use http::header::CONTENT_TYPE;
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use kube::Client;
 use kube::client::Body;
 use parking_lot::Mutex;
@@ -41,11 +41,16 @@ struct Stopping {
 pub(crate) struct Written(Mutex<HashMap<String, Option<Value>>>);
 
 impl Written {
+    /// Whether it knows of the object with this path.
+    pub(crate) fn is_about(&self, path: &str) -> bool {
+        self.0.lock().contains_key(path)
+    }
+
     fn get(&self, path: &str) -> Option<Option<Value>> {
         self.0.lock().get(path).cloned()
     }
 
-    fn insert(&self, path: String, object: Option<Value>) {
+    pub(crate) fn insert(&self, path: String, object: Option<Value>) {
         self.0.lock().insert(path, object);
     }
 
@@ -55,11 +60,6 @@ impl Written {
         if written.get(path).is_some_and(Option::is_some) {
             written.remove(path);
         }
-    }
-
-    /// The same of all of them.
-    pub(crate) fn forget_all(&self) {
-        self.0.lock().retain(|_, object| object.is_none());
     }
 
     fn clear(&self) {
@@ -97,7 +97,7 @@ impl Stopping {
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
         let path = parts.uri.path().to_owned();
         let object = object_of(&path).to_owned();
-        let kind = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default().to_owned();
+        let kind = content_type(&parts.headers).to_owned();
         let is_patch = parts.method == Method::PATCH;
         if !is_patch && parts.method != Method::DELETE {
             self.note(&parts.method, path, body, false);
@@ -174,13 +174,17 @@ fn makes_ready(before: &Value, after: &Value) -> bool {
     says(before) == Some(false) && says(after) == Some(true)
 }
 
+pub(crate) fn content_type(headers: &HeaderMap) -> &str {
+    headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default()
+}
+
 /// What is said of an object that there is none of any more.
 fn deleted() -> Response<Body> {
     refusal(StatusCode::NOT_FOUND, "NotFound", "the plan deletes it before")
 }
 
 /// The path of an object, without the part of it that is written. An object may be called `status` as well.
-fn object_of(path: &str) -> &str {
+pub(crate) fn object_of(path: &str) -> &str {
     let Some(object) = path.strip_suffix("/status") else { return path };
     // After `/api/v1` or `/apis/GROUP/VERSION`: RESOURCE/NAME, or the same behind namespaces/NAMESPACE.
     let start = if path.starts_with("/apis/") { 4 } else { 3 };
@@ -189,7 +193,7 @@ fn object_of(path: &str) -> &str {
     if names.len() == wanted { object } else { path }
 }
 
-fn answer(status: StatusCode, body: &Value) -> Response<Body> {
+pub(crate) fn answer(status: StatusCode, body: &Value) -> Response<Body> {
     let mut response = Response::new(Body::from(body.to_string().into_bytes()));
     *response.status_mut() = status;
     response
@@ -202,4 +206,4 @@ pub(crate) fn refusal(status: StatusCode, reason: &str, message: &str) -> Respon
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

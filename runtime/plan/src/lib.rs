@@ -19,6 +19,7 @@ mod api_server;
 mod asked;
 mod dry_run;
 mod journal;
+mod known;
 mod looking;
 mod nodes;
 mod patch;

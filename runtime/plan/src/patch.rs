@@ -2,6 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
+/// The content type of a JSON patch, whose tests may be about any part of an object.
+pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
+
 /// How a patch ended.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Patched {
@@ -15,7 +18,7 @@ pub(crate) enum Patched {
 pub(crate) fn apply(before: &Value, patch: &Value, content_type: &str) -> Patched {
     let mut after = before.clone();
     match (content_type, patch) {
-        ("application/json-patch+json", Value::Array(operations)) => {
+        (JSON_PATCH, Value::Array(operations)) => {
             if !operations.iter().all(|operation| operate(&mut after, operation)) {
                 return Patched::TestFailed;
             }

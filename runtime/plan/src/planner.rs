@@ -23,6 +23,7 @@ use tracing::instrument::WithSubscriber as _;
 
 use crate::asked::Asked;
 use crate::journal::{Journal, Stopped};
+use crate::known::Known;
 use crate::nodes::Nodes;
 use crate::report::{Kind, ObjectPlan, Totals};
 
@@ -168,7 +169,7 @@ impl Planner {
     pub(crate) fn new(parts: PlanParts, work: &mut JoinSet<()>) -> Self {
         let metrics = Metrics::register(&mut Registry::default());
         // Nothing but reads leaves by this client, so the gate may be open.
-        let gate = ApiGate::new(parts.client.clone(), metrics.api.clone(), parts.settings.gate);
+        let gate = ApiGate::new(Known::of(&parts).client(), metrics.api.clone(), parts.settings.gate);
         // Nobody writes Events.
         let (recorder, _) = EventRecorder::new(gate.clone(), metrics.events.clone(), EventSettings::default());
         let batches = parts.settings.batches;
@@ -289,7 +290,6 @@ impl Planner {
             let stopped = self.parts.journal.change_of_a_cloud();
             let done = controller.rehearse(provider, &stopped).await;
             self.goes_on();
-            self.parts.journal.written.forget_all();
             planned.push(ObjectPlan::new(Kind::Routes, provider.to_owned(), done, self.parts.journal.take()));
         }
         planned
@@ -389,13 +389,15 @@ impl Planner {
     fn route_controller(&self) -> Option<RouteController> {
         let (settings, ranges) = self.parts.settings.route.clone()?;
         let nodes = &self.parts.nodes;
+        // It reads no Node again that it has told, and where a network plugin told them before, these are all of them.
+        let client = Known::of(&self.parts).unread().client();
         let member = |(_, provider): (usize, &Asked)| RouteMember {
             source: Arc::clone(&provider.routes),
             nodes: self.told(),
             recoveries: vec![],
         };
         Some(RouteController::new(RouteControllerParts {
-            gate: self.gate.clone(),
+            gate: ApiGate::new(client, self.metrics.api.clone(), self.parts.settings.gate),
             nodes: nodes.reader(),
             first_list: nodes.first_list(),
             keys: no_keys(),

@@ -10,6 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource;
 use kube::runtime::reflector::{Lookup, ObjectRef};
 use serde::Deserialize;
+use serde_json::{Map, Value, json};
 
 use super::decode::{LAST_APPLIED, Stored};
 use super::pairs::Pairs;
@@ -55,6 +56,51 @@ impl Node {
     #[must_use]
     pub fn name_any(&self) -> String {
         self.name.to_string()
+    }
+
+    /// As the API server writes it, without what is not kept: for whoever answers in its place.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        // Each of them, so that none is forgotten.
+        let Self {
+            name,
+            uid,
+            resource_version,
+            created,
+            is_deleting,
+            labels,
+            annotations,
+            provider_id,
+            pod_cidrs,
+            taints,
+            addresses,
+            capacity,
+            ready,
+            network_unavailable,
+            system_uuid,
+        } = self;
+        let map = |pairs: &Pairs| -> Map<String, Value> {
+            pairs.iter().map(|(name, value)| (name.to_owned(), value.into())).collect()
+        };
+        let address = |(kind, address): (&str, &str)| json!({ "type": kind, "address": address });
+        let ready = ready.iter().map(|status| json!({ "type": "Ready", "status": status }));
+        let network = network_unavailable
+            .iter()
+            .map(|(status, reason)| json!({ "type": "NetworkUnavailable", "status": status, "reason": reason }));
+        json!({
+            "metadata": {
+                "name": name, "uid": uid, "resourceVersion": resource_version, "creationTimestamp": created,
+                // When, nobody reads.
+                "deletionTimestamp": is_deleting.then_some(Timestamp::UNIX_EPOCH),
+                "labels": map(labels), "annotations": map(annotations),
+            },
+            "spec": { "providerID": provider_id, "podCIDRs": pod_cidrs, "taints": taints },
+            "status": {
+                "addresses": addresses.iter().map(address).collect::<Vec<_>>(), "capacity": map(capacity),
+                "conditions": ready.chain(network).collect::<Vec<_>>(),
+                "nodeInfo": { "systemUUID": system_uuid.as_deref().unwrap_or_default() },
+            },
+        })
     }
 }
 

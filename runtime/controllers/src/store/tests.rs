@@ -186,6 +186,15 @@ fn a_node_may_say_next_to_nothing() {
     assert_eq!((nothing.uid, nothing.provider_id, nothing.ready, nothing.is_deleting), (None, None, None, false));
 }
 
+/// A plan answers who reads a Node again with what it has in memory.
+#[test]
+fn what_is_kept_of_a_node_is_read_back_as_it_is() {
+    for node in [full(), json!({ "metadata": { "name": "a" } })] {
+        let kept: Node = guard(node).object.unwrap();
+        assert_eq!(guard(kept.to_json()).object.unwrap(), kept);
+    }
+}
+
 #[test]
 fn the_list_of_pod_cidrs_counts_before_the_single_one() {
     let read = |spec: Value| guard(json!({ "metadata": { "name": "a" }, "spec": spec })).object.unwrap().pod_cidrs;

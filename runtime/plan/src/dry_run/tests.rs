@@ -22,6 +22,8 @@ mod hangs;
 mod many;
 mod pace;
 mod provider;
+mod reads;
+mod routes;
 mod watchdog;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -1,8 +1,9 @@
 //! Routes to pods: Cloudlycke's, and those of a cloud that counts and writes its table all or nothing.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ccm_cluster::{NodeFixture, await_object, register_nodes};
+use ccm_cluster::{NodeFixture, await_object, poll_until, register_nodes};
 use ccm_e2e::balancer_cloud::{Act, BalancerCloud, CloudSettings, Fault, Kind, Requests, When};
 use ccm_e2e::host::component;
 use k8s_openapi::api::core::v1::Node;
@@ -109,6 +110,17 @@ async fn routes_are_written_once_and_nothing_is_asked_while_nothing_changes() {
     host.end().await;
 }
 
+/// Exit code, standard output and standard error of a plan of everything.
+async fn planned(stage: &Stage, cloud: &BalancerCloud, output: &str) -> (Option<i32>, String, String) {
+    let own = ["plan", "--all", "--setting=routes=true", RANGES, output].map(str::to_owned);
+    let provider = format!("--provider={}", component("guests/balancer.wasm").unwrap().display());
+    let cluster = format!("--kubeconfig={}", stage.kubeconfig().display());
+    let words: Vec<String> = own.into_iter().chain([provider, cluster]).chain(cloud.flags()).collect();
+    // The cloud goes on meanwhile.
+    let running = tokio::task::spawn_blocking(move || run(&words.iter().map(String::as_str).collect::<Vec<_>>()));
+    running.await.unwrap()
+}
+
 /// What nobody looks at is told as nothing: `plan` and a dry run show the request that the host then sends.
 #[tokio::test]
 async fn a_plan_and_a_dry_run_show_the_routes_that_a_host_then_writes() {
@@ -118,17 +130,8 @@ async fn a_plan_and_a_dry_run_show_the_routes_that_a_host_then_writes() {
     cloud.tamper_routes(|table| drop(table.insert("10.244.77.0/24".to_owned(), "gone".to_owned())));
     let done = |name: &str, cidr: &str| node(name, cidr).initialized().provider_id(&format!("balancer://{name}"));
     register_nodes(client, [done("n1", "10.244.1.0/24"), done("n2", "10.244.2.0/24")]).await.unwrap();
-    let planned = async |output: &str| {
-        let own = ["plan", "--all", "--setting=routes=true", RANGES, output].map(str::to_owned);
-        let provider = format!("--provider={}", component("guests/balancer.wasm").unwrap().display());
-        let cluster = format!("--kubeconfig={}", stage.kubeconfig().display());
-        let words: Vec<String> = own.into_iter().chain([provider, cluster]).chain(cloud.flags()).collect();
-        // The cloud goes on meanwhile.
-        let running = tokio::task::spawn_blocking(move || run(&words.iter().map(String::as_str).collect::<Vec<_>>()));
-        running.await.unwrap()
-    };
     let line = r#"PUT balancer/api /v1/routes {"10.244.1.0/24":"n1","10.244.2.0/24":"n2"}"#;
-    let (code, text, stderr) = planned("--output=text").await;
+    let (code, text, stderr) = planned(&stage, &cloud, "--output=text").await;
     let wanted = format!("Routes balancer\n  1. cloud   {line}\n  more writes may follow: ");
     assert!(code == Some(2) && text.contains(&wanted), "{code:?} {text}{stderr}");
 
@@ -149,9 +152,60 @@ async fn a_plan_and_a_dry_run_show_the_routes_that_a_host_then_writes() {
     host.idle("Nodes", 2).await;
     host.end().await;
     assert_eq!(cloud.count(Kind::SetRoutes), 1, "the plan names all writes");
-    let (code, text, stderr) = planned("--output=json").await;
+    let (code, text, stderr) = planned(&stage, &cloud, "--output=json").await;
     assert!(code == Some(0) && text.contains("\"objects\": []"), "{code:?} {text}{stderr}");
     observer.stop().await;
+}
+
+/// A network plugin has words of its own, and another manager writes none: then each look is about every Node, and once read all of them.
+#[tokio::test]
+async fn nodes_that_would_be_told_of_their_network_are_shown_once_and_are_not_read_at_each_look() {
+    const NODES: usize = 20;
+    let stage = Stage::new().await;
+    let cloud = BalancerCloud::start(CloudSettings::default()).await.unwrap();
+    let client = stage.client();
+    let all: Vec<(String, String)> = (0..NODES).map(|i| (format!("n{i:02}"), format!("10.244.{i}.0/24"))).collect();
+    cloud.tamper_routes(|table| table.extend(all.iter().map(|(name, cidr)| (cidr.clone(), name.clone()))));
+    let fixtures =
+        all.iter().map(|(name, cidr)| node(name, cidr).initialized().provider_id(&format!("balancer://{name}")));
+    register_nodes(client, fixtures).await.unwrap();
+    let of_a_plugin = json!({ "conditions": [
+        { "type": "Ready", "status": "True" },
+        { "type": "NetworkUnavailable", "status": "False", "reason": "CalicoIsUp" },
+    ] });
+    for (name, _) in &all {
+        patch_status(client, name, &of_a_plugin).await;
+    }
+    let (code, text, stderr) = planned(&stage, &cloud, "--output=text").await;
+    let shown = text.lines().filter_map(|line| line.split_once(". cluster PATCH /api/v1/nodes/")?.1.split_once('/'));
+    let shown: BTreeSet<_> = shown.filter(|(_, body)| body.contains("RouteCreated")).map(|(name, _)| name).collect();
+    let names: BTreeSet<_> = all.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!((code, shown), (Some(2), names.clone()), "{text}{stderr}");
+
+    let flags = [RANGES, "--dry-run", "--leader-elect=false", "--route-reconciliation-period=1s"];
+    let observer = start(&stage, &cloud, &flags);
+    let pending = ("ccm_dry_run_pending_writes", ["kind=\"Routes\"", "to=\"cluster\""]);
+    observer.await_count(pending.0, &pending.1, LIMIT, |writes| writes == NODES as f64).await.unwrap();
+    let requests = async || observer.count("rest_client_requests_total", &["method=\"GET\""]).await.unwrap();
+    let (looks, before) = (cloud.count(Kind::Routes), requests().await);
+    poll_until("five looks", LIMIT, || cloud.count(Kind::Routes) > looks + 5).await.unwrap();
+    let read = requests().await - before;
+    // Each of them would have been twenty.
+    assert!(read < NODES as f64, "{read} reads in five looks");
+    let log = observer.log();
+    let told = log.iter().filter(|line| line.contains("dry run: would be written") && line.contains("Routes balancer"));
+    assert_eq!(told.count(), NODES, "{log:#?}");
+
+    let host = start(&stage, &cloud, &[RANGES]);
+    for name in names {
+        await_network(client, name, MADE).await;
+    }
+    observer.await_count(pending.0, &pending.1, LIMIT, |writes| writes == 0.0).await.unwrap();
+    host.end().await;
+    observer.stop().await;
+    assert_eq!(cloud.write_requests(), 0);
+    let (code, text, stderr) = planned(&stage, &cloud, "--output=json").await;
+    assert!(code == Some(0) && text.contains("\"objects\": []"), "{code:?} {text}{stderr}");
 }
 
 #[tokio::test]

@@ -55,33 +55,18 @@ async fn what_a_comparison_of_services_would_change_is_held_by_nobody() {
     assert!(waited <= 10 * CHANGES, "{waited} changes waited at the same time");
 }
 
-/// This API server, whose objects have so many bytes of annotations when they are read one by one.
-fn annotated(client: Client, bytes: usize) -> Client {
-    let service = tower::service_fn(move |request: Request<Body>| {
-        let client = client.clone();
-        async move {
-            let is_one = request.uri().path().contains("/namespaces/default/services/");
-            let answer = client.send(request).await?;
-            if !is_one {
-                return Ok::<_, kube::Error>(answer);
-            }
-            let body = answer.into_body().collect_bytes().await?;
-            let mut object: Value = serde_json::from_slice(&body).unwrap();
-            object["metadata"]["annotations"]["example.org/long"] = json!("x".repeat(bytes));
-            Ok(Response::new(Body::from(object.to_string().into_bytes())))
-        }
-    });
-    Client::new(service, "default")
-}
-
 /// A look once held each Service that it would have written to, with all that its owner wrote on it, until its end: 700 of them were as much
 /// memory as a pod may have.
 #[tokio::test(start_paused = true)]
 async fn what_services_would_be_like_is_held_for_one_after_the_other() {
     const SERVICES: usize = 700;
     const BYTES: usize = 20_000;
-    let services = (0..SERVICES).map(|number| served("red", &format!("s{number:03}"))).collect();
-    let mut bench = bench(annotated(cluster(vec![], services), BYTES), vec![]).await;
+    let annotated = |number: usize| {
+        let mut service = served("red", &format!("s{number:03}"));
+        service["metadata"]["annotations"] = json!({ "example.org/long": "x".repeat(BYTES) });
+        service
+    };
+    let mut bench = bench(cluster(vec![], (0..SERVICES).map(annotated).collect()), vec![]).await;
     let journal = Arc::clone(&bench.parts.journal);
     let red = Arc::new(Fake::new("red", &journal));
     asks(&mut bench.parts, &[&red]);

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use ccm_cloud::{
     Annotation, AnnotationRole, Backend, CallFuture, Capability, Cluster, ClusterSubject, Descriptor, Failure,
     FindError, Finding, ForbiddenChange, Ingress, Instance, InstanceState, Instances, Leadership as _, LoadBalancers,
-    Mark, Need, Outcome, Problem, Reaction, Route, RouteChangeError, RouteOutcome, RouteWish, Routes, Standing,
-    ValueKind, Wish,
+    Mark, Need, Outcome, Problem, Reaction, Route, RouteChangeError, RouteOutcome, RouteState, RouteWish, Routes,
+    Standing, ValueKind, Wish,
 };
 
 use super::*;
 use crate::asked::Asked;
 
-const OPTIONAL: [Capability; 2] = [Capability::LoadBalancers, Capability::Cluster];
+const OPTIONAL: [Capability; 3] = [Capability::LoadBalancers, Capability::Routes, Capability::Cluster];
 /// The annotation that it writes.
 pub(super) const ID: &str = "red.example/id";
 
@@ -86,6 +86,8 @@ pub(super) struct Fake {
     pub(super) configurations: AtomicUsize,
     /// How often it was asked about the cluster as a whole.
     pub(super) reconciled: AtomicUsize,
+    /// Routes that its cloud has: a network, and the Node behind it.
+    pub(super) routes: Vec<(String, String)>,
     /// It makes load balancers: nobody keeps it from that.
     pub(super) makes: bool,
     /// It knows only the way that asks about one load balancer.
@@ -110,6 +112,7 @@ impl Fake {
             slow_and_restless,
             configurations,
             reconciled,
+            routes: vec![],
             makes,
             asks_each,
         }
@@ -317,7 +320,16 @@ impl Routes for Fake {
     }
 
     fn get_all(&self, _: Vec<ccm_cloud::Node>) -> CallFuture<'_, Result<Vec<Route>, Failure>> {
-        Box::pin(async { Ok(vec![]) })
+        let route = |(destination, node): &(String, String)| Route {
+            name: destination.clone(),
+            destination_cidr: destination.clone(),
+            node: Some(node.clone()),
+            next_hop: None,
+            state: RouteState::InPlace,
+            more: vec![],
+        };
+        let routes = self.routes.iter().map(route).collect();
+        Box::pin(async { Ok(routes) })
     }
 
     fn change(&self, _: Vec<Route>, _: Vec<RouteWish>) -> CallFuture<'_, Result<Vec<RouteOutcome>, RouteChangeError>> {
