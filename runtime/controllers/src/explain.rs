@@ -3,7 +3,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | cost | one look into each memory by the name of the object, and one question to each queue; a pass over all objects only for [`Explainer::troubles`] |
+//! | cost | one look into each memory by the name of the object, and one question to each queue; passes over all objects only for [`Explainer::troubles`] |
 //! | locks | those of the memories, for the time of a copy of one entry; none over a call |
 //! | secrets | none: what is said of a failure is what Events and conditions say, redacted where it left the guest |
 //! | not known | is not in the answer; a controller that does not run says nothing at all |
@@ -157,6 +157,10 @@ pub struct NodeExplanation {
     pub provider: Option<String>,
     /// Whether it has no uninitialized taint any more.
     pub is_initialised: bool,
+    /// Whether it never had one, and has no provider ID: no manager is asked to initialise it. False from hosts that do not say it.
+    pub asks_no_manager: bool,
+    /// Whether its kubelet says that it is Ready, and nobody deletes it. False from hosts that do not say it.
+    pub is_ready: bool,
     /// The last try to initialise it, where it failed.
     pub last_try: Option<LastTry>,
     /// For how many seconds every provider has said that it is not its own.
@@ -261,20 +265,20 @@ impl Explainer {
         view.explain(name).await
     }
 
-    /// What is not as it should be, of all objects: at most so many of each kind. In contrast to all else here, this is a pass over all of them.
-    #[must_use]
-    pub fn troubles(&self, most: usize) -> Troubles {
+    /// What is not as it should be, of all objects: at most so many of each kind. In contrast to all else here, this passes over all of them.
+    pub async fn troubles(&self, most: usize) -> Troubles {
         let (service, node, lifecycle) = {
             let views = self.0.lock();
             (views.service.clone(), views.node.clone(), views.lifecycle.clone())
         };
         let (unready, held) = lifecycle.and_then(|view| view.troubles(most)).unzip();
-        Troubles {
-            services: service.and_then(|view| view.troubles(most)),
-            uninitialised: node.and_then(|view| view.troubles(most)),
-            unready,
-            held,
-        }
+        let services = service.and_then(|view| view.troubles(most));
+        let of_nodes = match node {
+            Some(view) => view.troubles(most).await,
+            None => None,
+        };
+        let (uninitialised, unmanaged) = of_nodes.unzip();
+        Troubles { services, uninitialised, unmanaged, unready, held }
     }
 }
 

@@ -78,6 +78,6 @@ pub use service::{
 };
 pub use store::{FirstList, Node, Reflector, ReflectorHandle, Stored};
 pub use troubles::{HeldNode, Listed, ServiceTrouble, Troubles, UninitialisedNode, UnreadyNode};
-pub use view::node::{UNINITIALIZED as UNINITIALIZED_TAINT, cloud_node, is_uninitialized};
+pub use view::node::{UNINITIALIZED as UNINITIALIZED_TAINT, asks_no_manager, cloud_node, is_uninitialized};
 pub use view::selector::NodeLabels;
 pub use view::service::{is_deleting, is_load_balancer, published_addresses};

@@ -195,7 +195,7 @@ where
             }
             Some(asked) = questions.recv() => {
                 // Whoever asked may have gone.
-                let _gone = asked.answer.send(queue.place(&asked.key));
+                let _gone = asked.answer.send(asked.keys.iter().map(|key| queue.place(key)).collect());
                 None
             }
             key = keys.recv() => match key {

@@ -2,7 +2,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | cost | one pass over each memory, without any question to a queue; only what is returned is copied |
+//! | cost | one pass over each memory and over the stored Nodes; one question to the queue of Nodes, for what is returned; only that is copied |
 //! | locks | those of the memories, one after the other, for the time of a pass |
 //! | secrets | none: what is said of a failure is what Events and conditions say |
 //! | not known | a controller that does not run says nothing at all |
@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::explain::HeldDeletion;
+use crate::explain::{HeldDeletion, Next};
 
 /// The first of many.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct ServiceTrouble {
 }
 
 /// A Node that waits for its initialisation.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct UninitialisedNode {
     /// Its name.
     pub name: String,
@@ -47,8 +47,8 @@ pub struct UninitialisedNode {
     pub reaction: Option<&'static str>,
     /// For how long every provider has said that it is not its own.
     pub unclaimed: Option<Duration>,
-    /// Only a change of the Node helps.
-    pub waits_for_change: bool,
+    /// When there is work on it next.
+    pub next: Next,
 }
 
 /// A Node that is not Ready.
@@ -74,12 +74,14 @@ pub struct HeldNode {
 }
 
 /// What the controllers of this process know; none where the controller does not run.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Troubles {
     /// Services that are not as they should be.
     pub services: Option<Listed<ServiceTrouble>>,
     /// Nodes that wait for their initialisation.
     pub uninitialised: Option<Listed<UninitialisedNode>>,
+    /// Names of the Nodes that no manager is asked to initialise.
+    pub unmanaged: Option<Listed<String>>,
     /// Nodes that are not Ready.
     pub unready: Option<Listed<UnreadyNode>>,
     /// Deletions that exceed a budget.

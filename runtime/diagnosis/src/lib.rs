@@ -26,7 +26,7 @@
 mod ask;
 mod doctor;
 mod explain;
-mod kubelet;
+pub mod kubelet;
 mod paste;
 mod plain;
 mod throttled;
@@ -37,6 +37,6 @@ pub use ask::{Access, address};
 pub use doctor::{DoctorSettings, Report, RightsOf, doctor};
 pub use explain::{Answer, ExplainSettings, Explained, Explanation, Target, Wanted, WouldWrite, asked, explain};
 pub use paste::{LEASE, Paste};
-pub use plain::shown;
+pub use plain::{about, shown};
 pub use uninstall::{Remains, UninstallSettings, uninstall};
 pub use verdict::Verdict;

@@ -14,7 +14,8 @@ pub(crate) fn one_line(text: &str) -> String {
 const LONGEST: f64 = 3_155_760_000.0;
 
 /// A time in seconds, for people.
-pub(crate) fn about(seconds: f64) -> String {
+#[must_use]
+pub fn about(seconds: f64) -> String {
     match seconds.clamp(0.0, LONGEST) {
         seconds if seconds < 120.0 => format!("{:.0} s", seconds.ceil()),
         seconds if seconds < 7_200.0 => format!("{:.0} min", seconds / 60.0),

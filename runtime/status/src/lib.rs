@@ -19,4 +19,4 @@ mod would_write;
 pub use figures::Figures;
 pub use headers::{HEADERS, POLICY};
 pub use page::{MAX_PAGE, ROWS};
-pub use status::{DryRun, Held, PendingWrite, Provider, Refused, Rows, Status, Trouble};
+pub use status::{DryRun, Held, PendingWrite, Provider, Refused, Rows, Status, Trouble, Unmanaged};

@@ -3,8 +3,8 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::figures::Figures;
-use crate::sections::{List, components, counted, endpoints, held, plural, queues, text, troubles, waiting};
-use crate::status::{DryRun, Rows, Status};
+use crate::sections::{List, components, counted, endpoints, held, plural, queues, text, troubles, unmanaged, waiting};
+use crate::status::{DryRun, Rows, Status, Unmanaged};
 use crate::would_write::would_write;
 
 /// Most entries of one list.
@@ -94,6 +94,7 @@ impl Status {
                 explain: node,
                 of: self.uninitialised.as_ref(),
             }, rows))
+            (unmanaged(self.unmanaged.as_ref(), rows))
             (troubles(&List {
                 id: "unready",
                 title: "Nodes that are not Ready",
@@ -116,6 +117,11 @@ impl Status {
             (unused, "refusal", "refusals"),
             (many(self.services.as_ref()), "Service not ready", "Services not ready"),
             (many(self.uninitialised.as_ref()), "Node not initialised", "Nodes not initialised"),
+            (
+                many(self.unmanaged.as_ref().map(|Unmanaged { nodes, .. }| nodes)),
+                "Node that nobody initialises",
+                "Nodes that nobody initialises",
+            ),
             (many(self.unready.as_ref()), "Node not Ready", "Nodes not Ready"),
             (many(self.held.as_ref()), "held deletion", "held deletions"),
             (open, "endpoint down", "endpoints down"),

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use maud::{Markup, html};
 
 use crate::figures::Figures;
-use crate::status::{Held, Provider, Refused, Rows, Trouble};
+use crate::status::{Held, Provider, Refused, Rows, Trouble, Unmanaged};
 
 /// Most characters of one text: what a provider or its cloud says can be as long as a body.
 const MAX_TEXT: usize = 400;
@@ -144,6 +144,26 @@ fn trouble(Trouble { name, reason, why, next }: &Trouble) -> Markup {
             b { (text(name)) } " " span .tag.bad { (text(reason)) }
             @if let Some(why) = why { p { (text(why)) } }
             @if let Some(next) = next { small { (text(next)) } }
+        }
+    }
+}
+
+/// Nodes that no manager is asked to initialise, if there are any.
+pub(crate) fn unmanaged(unmanaged: Option<&Unmanaged>, rows: usize) -> Markup {
+    let Some(Unmanaged { found, fix, nodes: Rows { all: all @ 1.., first } }) = unmanaged else { return html! {} };
+    html! {
+        section #unmanaged {
+            h2 { "Nodes that nobody initialises: " (counted(*all)) }
+            p .bad { (plural(*all, "It ", "Each ")) (text(found)) }
+            ul { @for name in first.iter().take(rows) { li { b { (text(name)) } } } }
+            (more(*all, first.len().min(rows)))
+            p .quiet {
+                "To do: "
+                // Commands stand between backticks.
+                @for (place, part) in text(fix).split('`').enumerate() {
+                    @if place.is_multiple_of(2) { (part) } @else { code { (part) } }
+                }
+            }
         }
     }
 }

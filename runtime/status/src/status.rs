@@ -21,6 +21,8 @@ pub struct Status {
     pub services: Option<Rows<Trouble>>,
     /// Nodes that wait for their initialisation; none where no node controller runs.
     pub uninitialised: Option<Rows<Trouble>>,
+    /// Nodes that no manager is asked to initialise; none where no node controller runs.
+    pub unmanaged: Option<Unmanaged>,
     /// Nodes that are not Ready; none where no node lifecycle controller runs.
     pub unready: Option<Rows<Trouble>>,
     /// Deletions of Nodes that exceed a budget; none where no node lifecycle controller runs.
@@ -77,6 +79,17 @@ pub struct Trouble {
     pub why: Option<String>,
     /// What happens next, where that is known.
     pub next: Option<String>,
+}
+
+/// Nodes that no manager is asked to initialise. They have one reason and one way out, which are told once: there may be thousands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unmanaged {
+    /// What is seen of each.
+    pub found: String,
+    /// What to do.
+    pub fix: String,
+    /// Their names.
+    pub nodes: Rows<String>,
 }
 
 /// A deletion that exceeds a budget.

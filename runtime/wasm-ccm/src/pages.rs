@@ -67,7 +67,7 @@ impl Pages {
         }
     }
 
-    fn answer(&self, request: &Request<impl Sized>) -> Page {
+    async fn answer(&self, request: &Request<()>) -> Page {
         const JSON: &str = "application/json";
         const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         // Whoever did not come through the wall is nobody in particular.
@@ -76,7 +76,7 @@ impl Pages {
             return page(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET is served\n".to_owned());
         }
         match request.uri().path() {
-            "/" => self.status_page(),
+            "/" => self.status_page().await,
             "/livez" | "/healthz" => {
                 let (status, text) = self.health.all(request.uri().query().unwrap_or_default(), reader);
                 page(status, TEXT, text)
@@ -292,12 +292,16 @@ fn answering<B: Send + 'static>(pages: Pages) -> impl Fn(Request<B>) -> BoxFutur
     let Pages { explainer, leader, providers, dry_run, .. } = pages.clone();
     let dry_run = dry_run.map(|pending| Arc::new(move |target: &_| dry_run::lines(&pending, target)) as _);
     let explained = Explained { explainer, leader, providers, dry_run };
+    let pages = Arc::new(pages);
     move |request| match asked(&request) {
         Some(target) => {
             let explained = explained.clone();
             async move { explained.page(target).await }.boxed()
         }
-        None => std::future::ready(pages.answer(&request)).boxed(),
+        None => {
+            let (pages, request) = (Arc::clone(&pages), request.map(drop));
+            async move { pages.answer(&request).await }.boxed()
+        }
     }
 }
 

@@ -1,13 +1,12 @@
 //! `/` on the health port: the status page. It has no fact of its own: here its view is filled with what the other pages say, and with what
 //! the controllers remember.
 
-use std::time::Duration;
-
-use ccm_controllers::{HeldNode, Listed, ServiceTrouble, Troubles, UninitialisedNode, UnreadyNode};
+use ccm_controllers::{HeldNode, Listed, Next, ServiceTrouble, Troubles, UninitialisedNode, UnreadyNode};
+use ccm_diagnosis::{about, kubelet};
 use ccm_leader::Seen;
 use ccm_rollout::status::{NotTaken, ProviderStatus};
 use ccm_serving::https::{Page, page};
-use ccm_status::{HEADERS, Held, Provider, ROWS, Refused, Rows, Status, Trouble};
+use ccm_status::{HEADERS, Held, Provider, ROWS, Refused, Rows, Status, Trouble, Unmanaged};
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
 use k8s_openapi::jiff::Timestamp;
@@ -19,15 +18,15 @@ const HTML: &str = "text/html; charset=utf-8";
 
 impl Pages {
     /// The status page.
-    pub(crate) fn status_page(&self) -> Page {
-        let mut page = page(StatusCode::OK, HTML, self.status().render());
+    pub(crate) async fn status_page(&self) -> Page {
+        let mut page = page(StatusCode::OK, HTML, self.status().await.render());
         for (name, value) in HEADERS {
             page.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
         page
     }
 
-    fn status(&self) -> Status {
+    async fn status(&self) -> Status {
         let leads = self.leader.as_ref().is_none_or(Seen::leads);
         let alone = || match &self.dry_run {
             Some(_) => dry_run::lines_of_leader(&self.beside).collect::<Vec<_>>().join("; "),
@@ -38,7 +37,7 @@ impl Pages {
             Ok(metrics) => (metrics, None),
             Err(error) => (String::new(), Some(format!("metrics cannot be read: {error}"))),
         };
-        let Troubles { services, uninitialised, unready, held } = self.explainer.troubles(ROWS);
+        let Troubles { services, uninitialised, unmanaged, unready, held } = self.explainer.troubles(ROWS).await;
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             at: format!("{:.0}", Timestamp::now()),
@@ -49,6 +48,7 @@ impl Pages {
             metrics,
             services: services.map(|listed| rows(listed, service)),
             uninitialised: uninitialised.map(|listed| rows(listed, uninitialised_node)),
+            unmanaged: unmanaged.map(self::unmanaged),
             unready: unready.map(|listed| rows(listed, unready_node)),
             dry_run: self.dry_run.as_ref().map(dry_run::shown),
             held: held
@@ -61,26 +61,40 @@ fn rows<T, R>(Listed { all, first }: Listed<T>, row: impl Fn(T) -> R) -> Rows<R>
     Rows { all, first: first.into_iter().map(row).collect() }
 }
 
-fn seconds(time: Duration) -> String {
-    format!("{} s", time.as_secs_f64().ceil())
-}
-
 fn service(ServiceTrouble { name, reason, why, next_try, waits_for_change }: ServiceTrouble) -> Trouble {
     let next = match next_try {
-        Some(left) => Some(format!("next try in {}", seconds(left))),
+        Some(left) => Some(format!("next try in {}", about(left.as_secs_f64()))),
         None => waits_for_change.then(|| "tried again when the Service or its provider changes".to_owned()),
     };
     Trouble { name, reason: reason.to_owned(), why, next }
 }
 
 fn uninitialised_node(node: UninitialisedNode) -> Trouble {
-    let UninitialisedNode { name, why, reaction, unclaimed, waits_for_change } = node;
+    let UninitialisedNode { name, why, reaction, unclaimed, next } = node;
     let reason = match (reaction, unclaimed) {
-        (_, Some(time)) => format!("no provider has known it for {}", seconds(time)),
+        (_, Some(time)) => format!("no provider has known it for {}", about(time.as_secs_f64())),
         (Some(reaction), None) => format!("the last try failed: {reaction}"),
         (None, None) => "it waits for the cloud's answer".to_owned(),
     };
-    Trouble { name, reason, why, next: waits_for_change.then(|| "tried again when the Node changes".to_owned()) }
+    const CHANGE: &str = "tried again when the Node changes";
+    let next = match next {
+        Next::Unknown => None,
+        Next::Running(time) => Some(format!("a try is under way for {}", about(time))),
+        Next::In(left) => Some(format!("next try in {}", about(left))),
+        Next::OnChange => Some(CHANGE.to_owned()),
+        Next::OnChangeOr(left) => Some(format!("{CHANGE}, else in {}", about(left))),
+    };
+    Trouble { name, reason, why, next }
+}
+
+/// In the words of `doctor` and `explain`.
+fn unmanaged(listed: Listed<String>) -> Unmanaged {
+    let nodes = rows(listed, |name| name);
+    let fix = match nodes.first.as_slice() {
+        [one] => kubelet::fix(one),
+        _ => kubelet::fix("NAME"),
+    };
+    Unmanaged { found: kubelet::FOUND.to_owned(), fix, nodes }
 }
 
 fn unready_node(UnreadyNode { name, answer, failure, next_look }: UnreadyNode) -> Trouble {
@@ -89,7 +103,8 @@ fn unready_node(UnreadyNode { name, answer, failure, next_look }: UnreadyNode) -
         (Some(reaction), Some(_)) => format!("the cloud gave no answer: {reaction}"),
         (Some(answer), None) => format!("machine: {answer}"),
     };
-    Trouble { name, reason, why: failure, next: next_look.map(|left| format!("looked at again in {}", seconds(left))) }
+    let next = next_look.map(|left| format!("looked at again in {}", about(left.as_secs_f64())));
+    Trouble { name, reason, why: failure, next }
 }
 
 fn provider(source: &str, known: &ProviderStatus) -> Provider {

@@ -9,8 +9,8 @@ use super::sync::Syncer;
 use crate::explain::{LastTry, Next, NodeExplanation, ago};
 use crate::queue::Places;
 use crate::store::Node;
-use crate::troubles::{Listed, UninitialisedNode};
-use crate::view::node::{is_uninitialized, provider_id};
+use crate::troubles::{Listed, Lister, UninitialisedNode};
+use crate::view::node::{asks_no_manager, is_ready, is_uninitialized, provider_id};
 
 /// A look into a node controller. Does not keep it alive.
 #[derive(Clone)]
@@ -31,13 +31,32 @@ impl NodeView {
         Some(NodeExplanation { next, ..known })
     }
 
-    /// Nodes that wait for their initialisation; none where the controller does not run any more.
-    pub(crate) fn troubles(&self, most: usize) -> Option<Listed<UninitialisedNode>> {
-        Some(self.syncer.upgrade()?.memory.troubles(most))
+    /// Nodes that wait for their initialisation, and those that no manager is asked to initialise; none where the controller does not run any more.
+    pub(crate) async fn troubles(&self, most: usize) -> Option<(Listed<UninitialisedNode>, Listed<String>)> {
+        let (mut waiting, unmanaged) = {
+            let syncer = self.syncer.upgrade()?;
+            (syncer.memory.troubles(most), syncer.unmanaged(most))
+        };
+        let keys: Vec<_> = waiting.first.iter().map(|node| ObjectRef::new(&node.name)).collect();
+        // A queue that is stuck would make whoever asks wait for nothing.
+        let places = if keys.is_empty() { None } else { self.places.of_all(keys).await };
+        for (node, place) in waiting.first.iter_mut().zip(places.unwrap_or_default()) {
+            node.next = Next::of(Some(place), node.next == Next::OnChange);
+        }
+        Some((waiting, unmanaged))
     }
 }
 
 impl Syncer {
+    /// Nodes that no manager is asked to initialise, the first by name.
+    fn unmanaged(&self, most: usize) -> Listed<String> {
+        let mut lister = Lister::new(most);
+        for node in self.store.state().iter().filter(|node| asks_no_manager(node)) {
+            lister.add(node.name_any(), |name| name);
+        }
+        lister.listed()
+    }
+
     /// What Node and memory say, and whether the last try waits for a change of the Node.
     fn known(&self, node: &Node) -> (NodeExplanation, bool) {
         let known = self.memory.known(node);
@@ -55,6 +74,8 @@ impl Syncer {
             provider_id: provider_id(node).map(ToOwned::to_owned),
             provider: provider.map(ToOwned::to_owned),
             is_initialised: !is_uninitialized(node),
+            asks_no_manager: asks_no_manager(node),
+            is_ready: is_ready(node) && !node.is_deleting,
             last_try,
             unclaimed_seconds: known.unclaimed.map(ago),
             next: Next::Unknown,

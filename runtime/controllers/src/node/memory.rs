@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
+use crate::explain::Next;
 use crate::shrink::shrink;
 use crate::store::{Age, Lists, Node};
 use crate::troubles::{Listed, Lister, UninitialisedNode};
@@ -134,7 +135,7 @@ impl Memory {
         known.unwrap_or_default()
     }
 
-    /// Nodes that wait, the first by name.
+    /// Nodes that wait, the first by name. When the next try is, the queue alone knows, but for those that wait for a change.
     pub(crate) fn troubles(&self, most: usize) -> Listed<UninitialisedNode> {
         let mut lister = Lister::new(most);
         for (name, entry) in self.nodes.lock().iter().filter(|(_, entry)| entry.waiting) {
@@ -144,7 +145,7 @@ impl Memory {
                 why: failure.map(|failure| failure.message.clone()),
                 reaction: failure.map(|failure| failure.reaction),
                 unclaimed: entry.unclaimed.map(|since| since.elapsed()),
-                waits_for_change: failure.is_some_and(|failure| failure.until_change),
+                next: failure.filter(|failure| failure.until_change).map(|_| Next::OnChange).unwrap_or_default(),
             });
         }
         lister.listed()

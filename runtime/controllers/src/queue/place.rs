@@ -26,8 +26,8 @@ pub(crate) struct Places<K>(mpsc::Sender<Question<K>>);
 
 /// What somebody wants to know.
 pub(crate) struct Question<K> {
-    pub(super) key: K,
-    pub(super) answer: oneshot::Sender<Place>,
+    pub(super) keys: Vec<K>,
+    pub(super) answer: oneshot::Sender<Vec<Place>>,
 }
 
 /// Goes to the queue.
@@ -42,9 +42,14 @@ pub(crate) fn places<K>() -> (Places<K>, Questions<K>) {
 impl<K> Places<K> {
     /// Where a key stands; none where the queue does not say, since it does not run or is stuck.
     pub(crate) async fn of(&self, key: K) -> Option<Place> {
+        self.of_all(vec![key]).await?.pop()
+    }
+
+    /// The same of several, in one question.
+    pub(crate) async fn of_all(&self, keys: Vec<K>) -> Option<Vec<Place>> {
         let (answer, answered) = oneshot::channel();
         let asked = async {
-            self.0.send(Question { key, answer }).await.ok()?;
+            self.0.send(Question { keys, answer }).await.ok()?;
             answered.await.ok()
         };
         timeout(PATIENCE, asked).await.ok().flatten()

@@ -271,7 +271,8 @@ async fn a_queue_says_where_a_key_stands_without_a_word_to_its_runs() {
         sender.send("a".to_owned()).await.unwrap();
         tokio::time::sleep(Duration::from_secs(4)).await;
         assert_eq!(places.of("a".to_owned()).await, Some(Place::Running(Duration::from_secs(4))));
-        assert_eq!(places.of("b".to_owned()).await, Some(Place::Idle));
+        let running = Place::Running(Duration::from_secs(4));
+        assert_eq!(places.of_all(vec!["b".to_owned(), "a".to_owned()]).await, Some(vec![Place::Idle, running]));
         tokio::time::sleep(Duration::from_secs(26)).await;
         assert_eq!(places.of("a".to_owned()).await, Some(Place::Planned(Duration::from_secs(40))));
         shutdown.cancel();

@@ -50,6 +50,13 @@ pub fn is_uninitialized(node: &Node) -> bool {
     node.taints.iter().any(|taint| taint.key == UNINITIALIZED)
 }
 
+/// Whether no manager is asked to initialise it: it has neither a provider ID nor the taint, as that of a kubelet without
+/// `--cloud-provider=external`.
+#[must_use]
+pub fn asks_no_manager(node: &Node) -> bool {
+    !node.is_deleting && provider_id(node).is_none() && !is_uninitialized(node)
+}
+
 /// `status.addresses`, without entries of kinds that Kubernetes does not define.
 pub(crate) fn addresses(node: &Node) -> Vec<Address> {
     node.addresses.iter().filter_map(|(kind, value)| Some(Address::new(AddressKind::parse(kind)?, value))).collect()

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ccm_cloud::Descriptor;
-use ccm_controllers::{Node, is_uninitialized};
+use ccm_controllers::{Node, asks_no_manager, is_uninitialized};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::finding::{Check, Finding};
@@ -46,9 +46,9 @@ pub(super) fn judge(
         );
     }
 
-    let in_tree = of(&|node| !node.is_deleting && !is_uninitialized(node) && node.provider_id.is_none());
-    if !in_tree.is_empty() {
-        findings.push(check.wrong(kubelet::FOUND, kubelet::fix(&name_of(&in_tree))).about(names(&in_tree)));
+    let unmanaged = of(&asks_no_manager);
+    if !unmanaged.is_empty() {
+        findings.push(check.wrong(kubelet::FOUND, kubelet::fix(&name_of(&unmanaged))).about(names(&unmanaged)));
     }
 
     let mut holders: BTreeMap<&str, Vec<&Arc<Node>>> = BTreeMap::new();

@@ -22,6 +22,8 @@ pub(super) enum Lead {
     Maybe,
     /// Nobody: nothing is tried.
     Nobody,
+    /// Nobody can know: there is no Lease, and no host was reached. One that runs without election has none.
+    Unseen,
     /// Another manager has the Lease of the host.
     Stranger,
 }
@@ -33,6 +35,8 @@ pub(super) struct Asked {
     pub(super) answer: Option<Answer>,
     /// Who was asked, where there is an answer.
     pub(super) place: Option<String>,
+    /// A host has said that it does not lead.
+    stands_by: bool,
     /// What hosts that do not lead refuse: who refuses its first component does not become the leader.
     pub(super) refusals: Vec<Refusal>,
     /// Who leads, where there is no answer.
@@ -56,9 +60,17 @@ impl Asked {
             Ok(answer) if answer.leads => Self { answer: Some(answer), place: Some(place), ..Self::default() },
             Ok(answer) => {
                 let tried = format!("{place} does not lead and knows nothing of objects: {}", answer.leader);
-                Self { refusals: answer.refusals, ..Self::failed(tried) }
+                Self { refusals: answer.refusals, stands_by: true, ..Self::failed(tried) }
             }
             Err(why) => Self::failed(format!("{place}: {why}")),
+        }
+    }
+
+    /// One that takes part in an election, and has not led: then nobody leads.
+    fn judged(self) -> Self {
+        match self.lead {
+            Lead::Unseen if self.stands_by => Self { lead: Lead::Nobody, ..self },
+            _ => self,
         }
     }
 
@@ -108,7 +120,9 @@ impl Place<'_> {
         let Self { client, namespace, .. } = self;
         let hold = match self.hold().await {
             Ok(hold) => hold,
-            Err(asked) if asked.lead == Lead::Nobody => return self.refusals(asked, target).await,
+            Err(asked) if matches!(asked.lead, Lead::Nobody | Lead::Unseen) => {
+                return self.refusals(asked, target).await;
+            }
             Err(asked) => return asked,
         };
         let holder = &hold.holder;
@@ -162,7 +176,8 @@ impl Place<'_> {
         let hold = match lease::look(client, namespace, lease).await {
             Err(why) => return Err(Asked::failed(format!("{what} cannot be read: {why}"))),
             Ok(None) => {
-                return Err(Asked::unled(format!("{what} does not exist: no host has led, or it has another name")));
+                let why = "no host has led, it has another name, or the host runs with --leader-elect=false";
+                return Err(Asked { lead: Lead::Unseen, ..Asked::failed(format!("{what} does not exist: {why}")) });
             }
             Ok(Some(hold)) if hold.holder.is_empty() => {
                 return Err(Asked::unled(format!("nobody holds {what}: no host leads")));
@@ -184,7 +199,7 @@ impl Place<'_> {
             Err(Asked { tried, lead, .. }) => (tried.join("; "), lead),
         };
         asked.tried.push(told);
-        Asked { lead, ..asked }
+        Asked { lead, ..asked }.judged()
     }
 
     /// Whether the holder leads: it is looked at again, for as long as it takes to see.
@@ -219,11 +234,12 @@ impl Place<'_> {
         for pod in hosts.into_iter().take(ASKED) {
             let one = self.ask(pod, "", target).await;
             asked.tried.extend(one.tried);
+            asked.stands_by |= one.stands_by;
             if one.answer.is_some() || !one.refusals.is_empty() {
-                return Asked { answer: one.answer, place: one.place, refusals: one.refusals, ..asked };
+                return Asked { answer: one.answer, place: one.place, refusals: one.refusals, ..asked }.judged();
             }
         }
-        asked
+        asked.judged()
     }
 
     async fn ask(&self, pod: &Pod, who: &str, target: &Target) -> Asked {

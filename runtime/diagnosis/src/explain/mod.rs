@@ -75,7 +75,7 @@ pub async fn explain(settings: ExplainSettings) -> Result<Explanation> {
     tried.extend(silent);
     let client = connected.map(|cluster| cluster.client).filter(|_| !is_silent);
     let cluster = client.as_ref().map(|client| Place { client, namespace: &namespace, lease: &lease });
-    let Asked { answer, place, refusals, lead, tried: in_vain } = match (&address, cluster) {
+    let Asked { answer, place, refusals, lead, tried: in_vain, .. } = match (&address, cluster) {
         (Some(address), cluster) => leader::at(address, cluster, &target).await,
         (None, Some(cluster)) => cluster.found(&target).await,
         (None, None) => Asked::default(),

@@ -156,6 +156,14 @@ pub(super) fn explain(facts: Facts) -> Explanation {
             0,
             format!("start the host: none leads (`kubectl -n {namespace} get pods,leases` shows what there is)"),
         ),
+        Lead::Unseen if told.verdict != Verdict::Fine && !is_refused => {
+            let or_ask = if is_addressed { "see that --address leads to it" } else { "ask it with --address" };
+            let look = format!("kubectl -n {namespace} get pods");
+            told.advice.insert(
+                0,
+                format!("find out whether a host runs (`{look}`): there is no Lease, and no host answered. If none runs, start it; if one runs without election (--leader-elect=false), {or_ask}"),
+            );
+        }
         Lead::Stranger => told.advice.insert(0, STRANGER.to_owned()),
         _ => {}
     }
@@ -240,7 +248,7 @@ impl Explanation {
     fn is_planned_by_the_leader(&mut self) {
         let next = match (self.is_dry_run(), self.lead) {
             (true, _) => "none: a dry run makes no tries",
-            (false, Lead::Maybe) => "not known: only the leader knows it",
+            (false, Lead::Maybe | Lead::Unseen) => "not known: only the leader knows it",
             (false, _) => "none, as long as no host leads",
         };
         self.next = Some(next.to_owned());

@@ -1,4 +1,4 @@
-use crate::{DryRun, Held, MAX_PAGE, PendingWrite, Provider, ROWS, Refused, Rows, Status, Trouble};
+use crate::{DryRun, Held, MAX_PAGE, PendingWrite, Provider, ROWS, Refused, Rows, Status, Trouble, Unmanaged};
 
 const METRICS: &str = r#"workqueue_depth{name="service"} 1234
 workqueue_adds_total{name="service"} 60000
@@ -47,10 +47,16 @@ fn healthy() -> Status {
         metrics: METRICS.into(),
         services: none(),
         uninitialised: none(),
+        unmanaged: unmanaged(0, |_| String::new()),
         unready: none(),
         held: none(),
         ..Status::default()
     }
+}
+
+fn unmanaged(all: usize, name: impl Fn(usize) -> String) -> Option<Unmanaged> {
+    let (found, fix) = ("has no provider ID".to_owned(), "start its kubelet, then `kubectl taint`: done".to_owned());
+    rows(all, name).map(|nodes| Unmanaged { found, fix, nodes })
 }
 
 fn trouble(name: String) -> Trouble {
@@ -89,6 +95,7 @@ fn broken(word: &str, many: usize) -> Status {
         ),
         services: rows(many, |_| Trouble { name: word(), reason: word(), why: Some(word()), next: Some(word()) }),
         uninitialised: rows(many, |_| Trouble { name: word(), reason: word(), why: Some(word()), next: Some(word()) }),
+        unmanaged: rows(many, |_| word()).map(|nodes| Unmanaged { found: word(), fix: word(), nodes }),
         unready: rows(many, |_| Trouble { name: word(), reason: word(), why: Some(word()), next: Some(word()) }),
         held: rows(many, |_| Held { name: word(), budget: word() }),
         dry_run: None,
@@ -250,6 +257,27 @@ fn a_leader_whose_controllers_do_not_run_says_that_it_knows_nothing() {
     ];
     has_all(&page, &parts);
     assert!(!page.contains("held"), "{page}");
+}
+
+#[test]
+fn nodes_that_nobody_initialises_are_shown_with_one_reason_and_one_way_out() {
+    let page = Status { unmanaged: unmanaged(1, |_| "n4".into()), ..healthy() }.render();
+    let parts = [
+        "1 Node that nobody initialises leader:",
+        "Nodes that are not initialised: 0 none Nodes that nobody initialises: 1 It has no provider ID n4 To do: start its kubelet, \
+         then kubectl taint : done Nodes that are not Ready",
+    ];
+    has_all(&page, &parts);
+    let page = Status { unmanaged: unmanaged(10_000, |number| format!("node-{number:05}")), ..healthy() }.render();
+    let parts = [
+        "10,000 Nodes that nobody initialises leader:",
+        "10,000 Each has no provider ID node-00000 node-00001",
+        "and 9,950 more",
+    ];
+    has_all(&page, &parts);
+    assert!(page.contains("node-00049") && !page.contains("node-00050"), "{page}");
+    assert!(page.matches("no provider ID").count() == 1 && page.len() < 10_000, "{} bytes", page.len());
+    assert!(!healthy().render().contains("nobody initialises"), "none is not worth a line");
 }
 
 #[test]

@@ -43,7 +43,7 @@ async fn get(pages: &Pages, path: &str) -> (u16, String) {
 async fn read(pages: &Pages, path: &str, reader: Option<Reader>) -> (u16, String) {
     use http_body_util::BodyExt as _;
     let request = reader.into_iter().fold(Request::get(path), |request, reader| request.extension(reader));
-    let response = pages.answer(&request.body(()).unwrap());
+    let response = pages.answer(&request.body(()).unwrap()).await;
     let status = response.status().as_u16();
     let body = response.into_body().collect().await.unwrap().to_bytes();
     (status, String::from_utf8(body.to_vec()).unwrap())
@@ -180,7 +180,7 @@ async fn the_page_for_people_tells_what_is_not_ready_in_the_words_of_readyz() {
     let pages = pages();
     pages.readiness.set("provider x.wasm", Err("it is <b>empty</b>".into()));
     pages.readiness.set("nodes", Ok(()));
-    let response = pages.answer(&Request::get("/").body(()).unwrap());
+    let response = pages.answer(&Request::get("/").body(()).unwrap()).await;
     let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     assert_eq!(header("content-security-policy"), ccm_status::POLICY);
     assert_eq!((header("x-content-type-options"), header("refresh")), ("nosniff", "15"));

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use ccm_rollout::Version;
 use ccm_rollout::status::Times;
 
@@ -21,17 +23,38 @@ fn a_service_says_when_its_next_try_is_or_what_it_waits_for() {
 }
 
 #[test]
-fn a_node_that_is_not_initialised_says_what_came_of_the_last_try() {
-    let of = |reaction: Option<&'static str>, unclaimed, waits_for_change| {
+fn a_node_that_is_not_initialised_says_what_came_of_the_last_try_and_when_the_next_one_is() {
+    let of = |reaction: Option<&'static str>, unclaimed, next| {
         let why = reaction.map(|_| "503".to_owned());
-        uninitialised_node(UninitialisedNode { name: "n1".into(), why, reaction, unclaimed, waits_for_change })
+        uninitialised_node(UninitialisedNode { name: "n1".into(), why, reaction, unclaimed, next })
     };
     let minute = Some(Duration::from_secs(60));
-    let (why, change) = (Some("503"), Some("tried again when the Node changes"));
-    assert_eq!(of(Some("retry"), None, false), trouble("n1", "the last try failed: retry", why, None));
-    assert_eq!(of(Some("invalid"), None, true), trouble("n1", "the last try failed: invalid", why, change));
-    assert_eq!(of(Some("elsewhere"), minute, false), trouble("n1", "no provider has known it for 60 s", why, None));
-    assert_eq!(of(None, None, false), trouble("n1", "it waits for the cloud's answer", None, None));
+    let why = Some("503");
+    for (next, told) in [
+        (Next::Unknown, None),
+        (Next::Running(2.5), Some("a try is under way for 3 s")),
+        (Next::In(29.1), Some("next try in 30 s")),
+        (Next::OnChange, Some("tried again when the Node changes")),
+        (Next::OnChangeOr(43_200.0), Some("tried again when the Node changes, else in 12 h")),
+    ] {
+        assert_eq!(of(Some("retry"), None, next), trouble("n1", "the last try failed: retry", why, told));
+    }
+    let none = Next::Unknown;
+    assert_eq!(of(Some("elsewhere"), minute, none), trouble("n1", "no provider has known it for 60 s", why, None));
+    assert_eq!(of(None, None, none), trouble("n1", "it waits for the cloud's answer", None, None));
+}
+
+#[test]
+fn nodes_that_nobody_initialises_are_told_with_one_reason_and_one_command() {
+    let of = |names: &[&str]| {
+        let first = names.iter().map(|name| (*name).to_owned()).collect();
+        unmanaged(Listed { all: names.len(), first })
+    };
+    for (names, name) in [(&["n1"][..], "n1"), (&["n1", "n2"], "NAME")] {
+        let told = of(names);
+        assert_eq!((told.found.as_str(), told.fix), (kubelet::FOUND, kubelet::fix(name)));
+        assert_eq!((told.nodes.all, told.nodes.first), (names.len(), names.iter().map(ToString::to_string).collect()));
+    }
 }
 
 #[test]

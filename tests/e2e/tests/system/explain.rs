@@ -127,21 +127,24 @@ async fn a_stuck_service_is_followed_to_its_failed_request_in_one_command() {
     }
     host.end().await;
 
-    // Nobody leads: what the object and its Events say still holds.
+    // There is no Lease, as the host ran without election: what the object and its Events say still holds.
     let (code, text, _) = explain(&stage, &["service", "default/web"]).await;
     assert_eq!(code, Some(1), "{text}");
     let parts = [
         "its condition LoadBalancerReady says CloudFailed",
         "POST /v2/load_balancers: 422",
-        "next try   none, as long as no host leads",
+        "next try   not known: only the leader knows it",
         "asked      no leader could be asked: this is what the object and its Events say",
-        "to do      start the host: none leads",
+        "to do      find out whether a host runs",
+        "(--leader-elect=false)",
         "tried      the Lease kube-system/cloud-controller-manager does not exist",
         "event      Warning SyncLoadBalancerFailed, ",
     ];
     has_all(&text, &parts);
+    assert!(!text.contains("start the host: none leads"), "{text}");
     let (code, text, _) = explain(&stage, &["service", "default/web", &at]).await;
     assert!(code == Some(1) && text.contains("tried      the host at https://127.0.0.1:"), "{text}");
+    assert!(text.contains("to do      find out whether a host runs") && !text.contains("none leads"), "{text}");
 
     cloud.forget_faults();
     let host = start(&stage, &cloud, &[], &["--leader-elect=true"]);
@@ -170,6 +173,7 @@ async fn nodes_whose_lookup_fails_and_deletions_that_are_held_say_why() {
         let lost = NodeFixture::new(name).initialized().not_ready().provider_id(&format!("cloudlycke://{name}"));
         lost.annotation(STATE, "deleted").register(client).await.unwrap();
     }
+    NodeFixture::new("unmanaged").initialized().register(client).await.unwrap();
     let flags = [
         "--node-deletion-min-age=0",
         "--node-deletion-second-look=1s",
@@ -195,6 +199,19 @@ async fn nodes_whose_lookup_fails_and_deletions_that_are_held_say_why() {
     );
     has_all(told["held"].as_str().unwrap(), &["no more than 0 of the 4 nodes of provider cloudlycke", "within 600 s"]);
     has_all(told["advice"][0].as_str().unwrap(), &["--confirm-node-deletions=gone3"]);
+
+    // Who has no kubeconfig is told the same of a kubelet that asks for no manager.
+    let (code, told) = explained(&stage, &["node", "unmanaged", &at]).await;
+    has_all(told["summary"].as_str().unwrap(), &["its kubelet seems to run without --cloud-provider=external"]);
+    let (administrator, none) = (stage.cluster.kubeconfig().display().to_string(), "/no/kubeconfig".to_owned());
+    let (code_alone, text, _) = explain_with(&none, &["node", "unmanaged", &at, "--output=json"]).await;
+    let alone: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, code_alone), (Some(1), Some(1)), "{text}");
+    let advice = alone["advice"].to_string().replace(&none, &administrator);
+    assert_eq!(
+        (&alone["verdict"], &alone["summary"], advice),
+        (&told["verdict"], &told["summary"], told["advice"].to_string())
+    );
     host.end().await;
     let (code, text, _) = explain(&stage, &["node", "n1"]).await;
     assert_eq!(code, Some(1), "{text}");

@@ -71,7 +71,8 @@ impl Scene {
         Self { stage, cloud, host }
     }
 
-    /// A cloud that refuses, a Service that attacks, a Node without a machine, one that nobody knows, and a component that is none.
+    /// A cloud that refuses, a Service that attacks, a Node without a machine, one that nobody knows, one that asks for nobody, and a component that
+    /// is none.
     async fn breaks(&self) {
         self.cloud.unsettled("the cloud refuses each new load balancer, on purpose");
         let client = self.stage.client();
@@ -83,6 +84,7 @@ impl Scene {
         let lost = NodeFixture::new("n702").initialized().not_ready().provider_id("digitalocean://702");
         lost.register(client).await.unwrap();
         NodeFixture::new("n703").internal_ip("10.8.9.9").register(client).await.unwrap();
+        NodeFixture::new("n704").initialized().register(client).await.unwrap();
         self.stage.file("digitalocean.wasm", b"no component");
         await_reason(client, "refused", "CloudFailed").await;
         await_reason(client, "evil", "InvalidService").await;
@@ -91,6 +93,13 @@ impl Scene {
         host.await_count("ccm_nodes_uninitialized", &[], LIMIT, |nodes| nodes == 1.0).await.unwrap();
         let refused = ["result=\"rejected\"", "step=\"parse\""];
         host.await_count("ccm_provider_loads_total", &refused, LIMIT, |refused| refused >= 1.0).await.unwrap();
+        // Not while it is being tried.
+        let parts = ["n703 the last try failed: retry ", " next try in "];
+        let is_told = async || {
+            let told = section(&self.page().await, "uninitialised");
+            Ok(parts.iter().all(|part| told.contains(part)))
+        };
+        until(LIMIT, is_told).await.unwrap();
     }
 
     async fn page(&self) -> String {
@@ -187,7 +196,14 @@ async fn the_page_shows_what_metrics_providerz_and_the_objects_say() {
         &section(&page, "services"),
         &[ATTACK, "next try in ", "tried again when the Service or its provider changes"],
     );
-    has_all(&section(&page, "uninitialised"), &["n703 "]);
+    has_all(&section(&page, "uninitialised"), &["n703 the last try failed: retry "]);
+    let unmanaged = [
+        "Nodes that nobody initialises: 1 ",
+        "its kubelet seems to run without --cloud-provider=external n704 ",
+        "kubectl taint node n704 node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule",
+    ];
+    has_all(&section(&page, "unmanaged"), &unmanaged);
+    has_all(&words(&page), &["1 Node that nobody initialises"]);
     has_all(&section(&page, "unready"), &["n702 machine: absent"]);
     has_all(
         &section(&page, "held"),

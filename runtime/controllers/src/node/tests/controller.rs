@@ -11,10 +11,11 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::explain::Next;
 use crate::testing::{FakeApi, FakeCloud, address, found, node, run_for};
 use crate::{
-    AddressSources, ClusterAddresses, Metrics, NodeController, NodeControllerParts, NodeSettings, QueueSettings,
-    Reflector,
+    AddressSources, ClusterAddresses, Metrics, NodeController, NodeControllerParts, NodeSettings, NodeView,
+    QueueSettings, Reflector,
 };
 
 /// Runs everything for `time`, then stops it in order.
@@ -29,6 +30,18 @@ async fn run_with(
     settings: NodeSettings,
     time: Duration,
     recoveries: Vec<watch::Receiver<u64>>,
+) -> Metrics {
+    run_seen(api, cloud, settings, time, recoveries, |_| std::future::ready(())).await
+}
+
+/// The same, while somebody looks into it.
+async fn run_seen<L: Future<Output = ()>>(
+    api: &FakeApi,
+    cloud: &Arc<FakeCloud>,
+    settings: NodeSettings,
+    time: Duration,
+    recoveries: Vec<watch::Receiver<u64>>,
+    look: impl FnOnce(NodeView) -> L,
 ) -> Metrics {
     let metrics = Metrics::register(&mut Registry::default());
     let gate = ApiGate::new(api.client.clone(), metrics.api.clone(), ApiGateSettings::default());
@@ -48,7 +61,8 @@ async fn run_with(
         queue_metrics: metrics.queue.clone(),
         settings,
     });
-    run_for(time, |stop| controller.run(stop), nodes, events).await;
+    let looking = look(controller.view());
+    tokio::join!(run_for(time, |stop| controller.run(stop), nodes, events), looking);
     metrics
 }
 
@@ -121,6 +135,66 @@ async fn a_node_does_not_wait_out_its_back_off_when_the_cloud_answers_again_or_t
         tokio::join!(work, back);
         assert_eq!(cloud.asked().len(), 2, "{reaction:?}");
     }
+}
+
+/// The status page showed no next try of a Node.
+#[tokio::test(start_paused = true)]
+async fn of_nodes_that_wait_the_queue_says_when_the_next_try_is() {
+    let api = FakeApi::new();
+    let cloud = Arc::new(FakeCloud::default());
+    for (name, reaction) in [("slow", Reaction::Quota), ("refused", Reaction::Invalid)] {
+        cloud.answer(name, [Finding::Unknown(Failure::new(reaction, "no"))]);
+        api.add(node(name).tainted().0);
+    }
+    let settings = NodeSettings { slow_retry: Duration::from_secs(600), ..NodeSettings::default() };
+    let look = |view: NodeView| async move {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let (waiting, _) = view.troubles(9).await.unwrap();
+        let told: Vec<_> = waiting.first.iter().map(|one| (one.name.as_str(), one.next)).collect();
+        let [("refused", Next::OnChangeOr(late)), ("slow", Next::In(soon))] = told[..] else { panic!("{told:?}") };
+        assert!((580.0..=1_200.0).contains(&soon) && late > 40_000.0, "{soon} {late}");
+        for (name, next) in [("refused", Next::OnChangeOr(late)), ("slow", Next::In(soon))] {
+            assert_eq!(view.explain(name).await.unwrap().next, next, "{name}: it is what explain says");
+        }
+        let (waiting, _) = view.troubles(1).await.unwrap();
+        assert_eq!((waiting.all, waiting.first.len()), (2, 1));
+        assert_eq!(waiting.first[0].next, Next::OnChangeOr(late));
+    };
+    run_seen(&api, &cloud, settings, Duration::from_secs(20), vec![], look).await;
+}
+
+/// The status page did not name them, and `explain` without a kubeconfig said that they are as they should be.
+#[tokio::test(start_paused = true)]
+async fn nodes_whose_kubelets_ask_for_no_manager_are_counted_and_the_first_are_named() {
+    let api = FakeApi::new();
+    let cloud = Arc::new(FakeCloud::default());
+    let mut going = node("a-going");
+    going.0["metadata"]["deletionTimestamp"] = json!("2026-11-26T10:00:00Z");
+    going.0["metadata"]["finalizers"] = json!(["example.com/keep"]);
+    let mut done = node("a-done");
+    done.0["spec"]["providerID"] = json!("fake://1");
+    cloud.answer("a-new", [Finding::Unknown(Failure::new(Reaction::Quota, "no"))]);
+    let mut ready = node("n000");
+    ready.0["status"]["conditions"] = json!([{ "type": "Ready", "status": "True" }]);
+    for other in [going, done, node("a-new").tainted(), ready] {
+        api.add(other.0);
+    }
+    for i in 1..3_000 {
+        api.add(node(&format!("n{i:03}")).0);
+    }
+    let look = |view: NodeView| async move {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let (waiting, unmanaged) = view.troubles(2).await.unwrap();
+        assert_eq!((waiting.all, unmanaged.all), (1, 3_000));
+        assert_eq!(unmanaged.first, ["n000", "n001"]);
+        for (name, asks_no_manager, is_ready) in
+            [("n000", true, true), ("n001", true, false), ("a-going", false, false), ("a-done", false, false)]
+        {
+            let told = view.explain(name).await.unwrap();
+            assert_eq!((told.asks_no_manager, told.is_ready), (asks_no_manager, is_ready), "{name}");
+        }
+    };
+    run_seen(&api, &cloud, NodeSettings::default(), Duration::from_secs(20), vec![], look).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,6 +8,7 @@ use kube::runtime::reflector::ObjectRef;
 use serde_json::json;
 
 use super::Bench;
+use crate::explain::Next;
 use crate::node::NodeSettings;
 use crate::queue::Verdict;
 use crate::testing::{FakeCloud, address, found, node};
@@ -233,16 +234,16 @@ async fn of_all_nodes_those_that_wait_are_listed_by_name_with_what_is_known_of_e
     bench.sync("done").await;
     tokio::time::advance(Duration::from_secs(7)).await;
     let Listed { all, first } = bench.syncer.memory.troubles(9);
-    let told = |name: &str, reaction, unclaimed, waits_for_change| {
+    let told = |name: &str, reaction, unclaimed, next| {
         let why = Some(format!("the machine of node {name} could not be determined: what the cloud said"));
-        UninitialisedNode { name: name.to_owned(), why, reaction: Some(reaction), unclaimed, waits_for_change }
+        UninitialisedNode { name: name.to_owned(), why, reaction: Some(reaction), unclaimed, next }
     };
     let strange = first.last().and_then(|node| node.unclaimed);
     assert_eq!(strange.map(|since| since.as_secs()), Some(7));
     let expected = [
-        told("refused", "invalid", None, true),
-        told("slow", "retry", None, false),
-        told("strange", "elsewhere", strange, true),
+        told("refused", "invalid", None, Next::OnChange),
+        told("slow", "retry", None, Next::Unknown),
+        told("strange", "elsewhere", strange, Next::OnChange),
     ];
     assert_eq!((all, first), (3, expected.into()));
     assert_eq!(bench.scraped("ccm_nodes_uninitialized"), 3.0, "the metric counts the same");

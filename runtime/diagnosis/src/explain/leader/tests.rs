@@ -18,6 +18,7 @@ const PODS: &str = "/api/v1/namespaces/kube-system/pods";
 /// An API server with this Lease and these pods.
 #[derive(Clone)]
 struct Server {
+    has_lease: bool,
     holder: &'static str,
     /// Whether the Lease is another one at each look.
     is_renewed: bool,
@@ -38,6 +39,7 @@ fn pod(name: &str, node: &str) -> Value {
 
 fn server() -> Server {
     Server {
+        has_lease: true,
         holder: HOLDER,
         is_renewed: true,
         writer: "wasm-ccm",
@@ -58,6 +60,10 @@ impl Server {
         let looks = Arc::new(AtomicU32::new(0));
         let answer = move |request: Request<Body>| {
             let (status, body) = match request.uri().path() {
+                LEASE if !self.has_lease => {
+                    let none = json!({ "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404 });
+                    (404, none.to_string())
+                }
                 LEASE => {
                     let look = if self.is_renewed { looks.fetch_add(1, Ordering::Relaxed) } else { 0 };
                     let renewed = format!("2026-11-26T10:00:00.{look:06}Z");
@@ -188,6 +194,22 @@ async fn a_lease_that_nobody_renews_leads_nowhere() {
     assert_eq!((asked.tried[2].as_str(), asked.lead), (part.as_str(), Lead::Nobody));
 }
 
+/// A host that runs without election has no Lease: that one leads nowhere was not known.
+#[tokio::test]
+async fn without_a_lease_and_without_a_host_that_answers_nobody_knows_who_leads() {
+    let none = Server { has_lease: false, ..server() };
+    for (server, lead) in [
+        (Server { status: 503, ..none.clone() }, Lead::Unseen),
+        (Server { pods: vec![], ..none.clone() }, Lead::Unseen),
+        (Server { proxied: answer(false), ..none.clone() }, Lead::Nobody),
+    ] {
+        let asked = server.asked().await;
+        assert_eq!((asked.lead, asked.answer.is_some()), (lead, false), "{:?}", asked.tried);
+        assert!(asked.tried[0].contains("does not exist: no host has led, "), "{:?}", asked.tried);
+    }
+    assert!(none.asked().await.answer.unwrap().leads, "it was reached");
+}
+
 #[tokio::test]
 async fn another_manager_in_the_lease_is_told_and_not_asked() {
     let asked = Server { writer: "openstack-cloud-controller-manager", ..server() }.asked().await;
@@ -290,13 +312,13 @@ async fn a_host_that_wants_a_token_gets_one_that_is_good_for_it_alone() {
 #[tokio::test(start_paused = true)]
 async fn who_asks_one_that_does_not_lead_learns_who_has_the_lease() {
     let web = Target::Service { namespace: "default".into(), name: "web".into() };
-    let standing_by = |leads: bool| {
-        let page = answer(leads);
+    let of_page = |page: String| {
         let answer = move |_: Request<Body>| {
             std::future::ready(Ok::<_, Infallible>(Response::new(Body::from(page.clone().into_bytes()))))
         };
         Client::new(tower::service_fn(answer), "default")
     };
+    let standing_by = |leads| of_page(answer(leads));
     let stranger = Server { writer: "openstack-cloud-controller-manager", ..server() };
     for (leads, server, lead, part) in [
         (
@@ -307,6 +329,7 @@ async fn who_asks_one_that_does_not_lead_learns_who_has_the_lease() {
         ),
         (false, Server { holder: "", ..server() }, Lead::Nobody, "nobody holds the Lease kube-system/cloud-"),
         (false, Server { is_renewed: false, ..server() }, Lead::Nobody, "nobody leads: node-1_0000"),
+        (false, Server { has_lease: false, ..server() }, Lead::Nobody, "does not exist: no host has led, "),
         (false, server(), Lead::Maybe, "node-1_00000000-0000-0000-0000-000000000000 leads"),
         (true, stranger, Lead::Maybe, ""),
     ] {
@@ -317,4 +340,8 @@ async fn who_asks_one_that_does_not_lead_learns_who_has_the_lease() {
         let last = asked.tried.last().cloned().unwrap_or_default();
         assert!(last.contains(part) && (leads || asked.tried.len() == 2), "{part}: {:?}", asked.tried);
     }
+    let client = Server { has_lease: false, ..server() }.client();
+    let cluster = Place { client: &client, namespace: "kube-system", lease: "cloud-controller-manager" };
+    let asked = through(&of_page("no host".to_owned()), "the host at X".to_owned(), Some(cluster), &web).await;
+    assert_eq!((asked.lead, asked.answer.is_some()), (Lead::Unseen, false), "{:?}", asked.tried);
 }

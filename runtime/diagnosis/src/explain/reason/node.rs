@@ -10,6 +10,8 @@ use crate::ask::objects::{NodeFacts, Object};
 use crate::kubelet;
 use crate::verdict::Verdict;
 
+const READY: &str = "it is initialised, and Ready";
+
 pub(super) fn explain(
     told: &mut Explanation,
     target: &Target,
@@ -38,6 +40,9 @@ pub(super) fn explain(
     let is_uninitialised =
         known.as_ref().map(|known| !known.is_initialised).or(facts.map(|facts| facts.is_uninitialised));
     told.provider = known.as_ref().and_then(|known| known.provider.clone());
+    let (asks_no_manager, is_ready) =
+        known.as_ref().map(|known| (known.asks_no_manager, known.is_ready)).unwrap_or_default();
+    let is_unseen = facts.map_or(asks_no_manager && is_ready, is_unseen);
     match (known, is_uninitialised) {
         (Some(known), Some(true)) => uninitialised(told, target, known),
         (None, Some(true)) => {
@@ -49,9 +54,12 @@ pub(super) fn explain(
             });
             told.is_planned_by_the_leader();
         }
-        (_, Some(false)) => match lifecycle.filter(|lifecycle| !lifecycle.state.is_empty() && !is_unseen(facts)) {
-            Some(lifecycle) => initialised(told, target, facts, &lifecycle),
-            None => by_object(told, target, facts),
+        (_, Some(false)) => match (lifecycle.filter(|lifecycle| !lifecycle.state.is_empty() && !is_unseen), facts) {
+            (Some(lifecycle), _) => initialised(told, target, facts, &lifecycle),
+            (None, Some(facts)) => by_object(told, target, facts),
+            (None, None) if is_unseen => unseen(told, target),
+            (None, None) if is_ready => told.is(Verdict::Fine, READY),
+            (None, None) => told.is(Verdict::Unknown, "it is initialised; whether it is Ready, nobody says"),
         },
         (_, None) => told.is(Verdict::Unknown, "neither the leader nor the API server says anything of it"),
     }
@@ -116,7 +124,7 @@ fn initialised(told: &mut Explanation, target: &Target, facts: Option<&NodeFacts
     told.decision =
         lifecycle.answer.as_ref().map(|answer| format!("the cloud says of its machine: {answer}{answered}"));
     match (lifecycle.state.as_str(), &lifecycle.held, lifecycle.answer.as_deref()) {
-        ("ready", ..) => return told.is(Verdict::Fine, "it is initialised, and Ready"),
+        ("ready", ..) => return told.is(Verdict::Fine, READY),
         ("foreign", ..) => {
             told.is(
                 Verdict::Fine,
@@ -164,23 +172,22 @@ fn initialised(told: &mut Explanation, target: &Target, facts: Option<&NodeFacts
 }
 
 /// Whether it is Ready, and nobody gave it what an initialised Node has.
-fn is_unseen(facts: Option<&NodeFacts>) -> bool {
-    facts.is_some_and(|facts| {
-        facts.provider_id.is_none() && facts.ready.as_ref().is_some_and(|(status, _)| status == "True")
-    })
+fn is_unseen(facts: &NodeFacts) -> bool {
+    facts.provider_id.is_none() && facts.ready.as_ref().is_some_and(|(status, _)| status == "True")
 }
 
-fn by_object(told: &mut Explanation, target: &Target, facts: Option<&NodeFacts>) {
-    let Some(facts) = facts else {
-        return told.is(Verdict::Unknown, "it is initialised; whether it is Ready, nobody says");
-    };
+/// Whoever was asked has seen all Nodes.
+fn unseen(told: &mut Explanation, target: &Target) {
+    told.is(Verdict::Wrong, format!("it {}", kubelet::FOUND));
+    told.advise(kubelet::fix(target.name()));
+}
+
+fn by_object(told: &mut Explanation, target: &Target, facts: &NodeFacts) {
     match (&facts.ready, &facts.provider_id) {
         _ if facts.is_deleting => told.is(Verdict::Wrong, "somebody deletes it: see its finalizers"),
-        (Some((status, _)), Some(_)) if status == "True" => told.is(Verdict::Fine, "it is initialised, and Ready"),
-        // It has seen all Nodes.
+        (Some((status, _)), Some(_)) if status == "True" => told.is(Verdict::Fine, READY),
         (Some((status, _)), None) if status == "True" && told.asked.is_some() && !told.is_dry_run() => {
-            told.is(Verdict::Wrong, format!("it {}", kubelet::FOUND));
-            told.advise(kubelet::fix(target.name()));
+            unseen(told, target);
         }
         (Some((status, _)), None) if status == "True" => {
             told.is(Verdict::Unknown, "it is Ready, and has neither a provider ID nor the uninitialized taint");

@@ -45,6 +45,34 @@ fn where_nobody_leads_the_first_to_do_is_to_let_a_host_lead_and_nobody_is_told_t
     assert!(advice.contains("the host retries") && advice.contains("Only the leader knows the request"), "{advice}");
 }
 
+/// A host that ran with `--leader-elect=false` was to be started.
+#[test]
+fn where_there_is_no_lease_and_no_host_was_reached_it_is_not_said_that_nobody_leads() {
+    for (is_addressed, ends) in [
+        (false, "(--leader-elect=false), ask it with --address"),
+        (true, "(--leader-elect=false), see that --address leads to it"),
+    ] {
+        for (reason, _) in REASONS {
+            let told = explain(Facts { lead: Lead::Unseen, is_addressed, ..facts(web(), failed(reason)) });
+            let first =
+                "find out whether a host runs (`kubectl -n cloud get pods`): there is no Lease, and no host answered";
+            assert!(told.advice[0].starts_with(first) && told.advice[0].ends_with(ends), "{:?}", told.advice);
+            assert_eq!(told.next.as_deref(), Some("not known: only the leader knows it"));
+            let text = told.text();
+            for claim in ["none leads", "as long as no host leads", "the host retries", "the host tries again"] {
+                assert!(!text.contains(claim), "{reason}: {text}");
+            }
+        }
+    }
+    let fine = ServiceFacts { addresses: vec!["192.0.2.1".into()], ..wanted() };
+    let told = explain(Facts { lead: Lead::Unseen, ..facts(web(), Object::Service(fine)) });
+    assert_eq!(told.advice, [""; 0]);
+    let refusals = vec![Refusal { source: "s".into(), ..Refusal::default() }];
+    let told = explain(Facts { lead: Lead::Unseen, refusals, ..facts(web(), failed("CloudFailed")) });
+    assert!(told.advice[0].starts_with("correct what is refused"), "{:?}", told.advice);
+    assert!(!told.advice.concat().contains("find out whether"), "{:?}", told.advice);
+}
+
 #[test]
 fn a_host_is_to_be_started_only_where_something_is_wrong_and_none_refuses_its_component() {
     let fine = ServiceFacts { addresses: vec!["192.0.2.1".into()], ..wanted() };
@@ -136,4 +164,52 @@ fn a_node_whose_kubelet_asks_for_no_manager_is_judged_as_doctor_does() {
     assert_eq!((told.verdict, told.summary), (Verdict::Wrong, format!("it {}", crate::kubelet::FOUND)));
     assert_eq!(told.advice, [crate::kubelet::fix("n1")]);
     assert!(told.advice[0].contains("kubectl taint node n1 node.cloudprovider.kubernetes.io/uninitialized"));
+}
+
+/// Without a kubeconfig, it was as it should be.
+#[test]
+fn what_the_leader_knows_of_a_node_is_told_alike_with_and_without_a_kubeconfig() {
+    let initialised = || NodeExplanation { uid: Some("1".into()), is_initialised: true, ..NodeExplanation::default() };
+    let unmanaged = |is_ready| NodeExplanation { asks_no_manager: true, is_ready, ..initialised() };
+    let managed = || NodeExplanation { provider_id: Some("cloud://1".into()), is_ready: true, ..initialised() };
+    let state = |state: &str| Some(LifecycleExplanation { state: state.into(), ..LifecycleExplanation::default() });
+    for (known, lifecycle) in [
+        (unmanaged(true), state("ready")),
+        (unmanaged(true), state("foreign")),
+        (unmanaged(true), None),
+        (managed(), state("ready")),
+        (managed(), None),
+        (NodeExplanation { asks_no_manager: false, ..unmanaged(true) }, state("deleting")),
+    ] {
+        let is_deleting = lifecycle.as_ref().is_some_and(|lifecycle| lifecycle.state == "deleting");
+        let ready = (if is_deleting { "False" } else { "True" }.to_owned(), String::new());
+        let seen = NodeFacts {
+            uid: "1".into(),
+            provider_id: known.provider_id.clone(),
+            is_deleting,
+            ready: Some(ready),
+            ..NodeFacts::default()
+        };
+        let of = |object| {
+            let (node, lifecycle) = (Some(known.clone()), lifecycle.clone());
+            let answer = Some(Answer { leads: true, node, lifecycle, ..Answer::default() });
+            let asked = Some("the host at https://127.0.0.1:1/".to_owned());
+            explain(Facts { answer, asked, is_addressed: true, ..facts(Target::Node { name: "n1".into() }, object) })
+        };
+        let (with, without) = (of(Object::Node(seen)), of(Object::Unread));
+        assert_eq!(with, without, "{known:?} {lifecycle:?}");
+        assert_eq!(with.summary.contains(crate::kubelet::FOUND), known.asks_no_manager, "{}", with.summary);
+    }
+    // A host that does not say it, and a Node whose kubelet says nothing.
+    for (known, lifecycle, verdict) in [
+        (initialised(), state("ready"), Verdict::Fine),
+        (initialised(), None, Verdict::Unknown),
+        (unmanaged(false), state("not-ready"), Verdict::Wrong),
+    ] {
+        let answer = Some(Answer { leads: true, node: Some(known), lifecycle, ..Answer::default() });
+        let asked = Some("the leader".to_owned());
+        let told = explain(Facts { answer, asked, ..facts(Target::Node { name: "n1".into() }, Object::Unread) });
+        assert_eq!(told.verdict, verdict, "{told:?}");
+        assert!(!told.summary.contains(crate::kubelet::FOUND), "{}", told.summary);
+    }
 }
