@@ -12,6 +12,7 @@ mod controllers;
 mod doctor;
 mod explain;
 mod leader;
+mod of_run;
 mod plan;
 mod provider;
 #[cfg(test)]
@@ -363,7 +364,9 @@ fn parse_from(words: impl IntoIterator<Item = OsString>) -> Result<(Cli, Vec<&'s
         words.extend(sorted.known);
         ignored = sorted.ignored;
     }
-    let cli = Cli::try_parse_from(words).map_err(|error| stray::silenced(error, &given))?;
+    let cli = Cli::try_parse_from(words)
+        .map_err(|error| stray::silenced(error, &given))
+        .map_err(|error| of_run::advised(error, &given))?;
     Ok((cli, ignored))
 }
 

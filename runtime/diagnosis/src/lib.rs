@@ -36,7 +36,7 @@ mod verdict;
 pub use ask::{Access, address};
 pub use doctor::{DoctorSettings, Report, RightsOf, doctor};
 pub use explain::{Answer, ExplainSettings, Explained, Explanation, Target, Wanted, WouldWrite, asked, explain};
-pub use paste::{LEASE, Paste};
+pub use paste::{LEASE, Paste, word};
 pub use plain::shown;
 pub use uninstall::{Remains, UninstallSettings, uninstall};
 pub use verdict::Verdict;

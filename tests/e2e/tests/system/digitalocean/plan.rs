@@ -304,6 +304,10 @@ async fn what_is_nobodys_or_is_not_there_or_cannot_be_read_is_said() {
     let planned = one(&["--all"]).await;
     assert_eq!((planned.code, planned.text.as_str()), (Some(1), ""), "{planned:?}");
     assert!(planned.error.contains("does not pass the gate (step check)"), "{planned:?}");
+    assert!(
+        planned.error.contains("; `wasm-ccm check /") && planned.error.contains("digitalocean.wasm --online`"),
+        "{planned:?}"
+    );
     cloud.check().unwrap();
     cloud.unsettled("its token is revoked: a plan ends at the gate");
 }
