@@ -66,7 +66,16 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<Verdict> {
             if is_read || !has_more { Ok(()) } else { Err(Unread.into()) }
         };
         let planned = Box::pin(planned(run, &selection, &configs, wanted, &mut found));
-        tokio::time::timeout(LIMIT, planned).await.with_context(|| format!("the plan was not made within {LIMIT:?}"))?
+        let planned = async {
+            let planned = tokio::time::timeout(LIMIT, planned).await;
+            planned.with_context(|| format!("the plan was not made within {LIMIT:?}"))?
+        };
+        tokio::select! {
+            biased;
+            // With nothing more to show, no write would tell.
+            () = output::unread(), if has_more => Err(Unread.into()),
+            planned = planned => planned,
+        }
     });
     // Does not wait for the compiler, which cannot be stopped.
     runtime.shutdown_background();
