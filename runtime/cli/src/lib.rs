@@ -12,6 +12,7 @@ mod controllers;
 mod doctor;
 mod explain;
 mod leader;
+mod of_run;
 mod plan;
 mod provider;
 #[cfg(test)]
@@ -256,8 +257,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "VERSION", value_parser = min_tls(), default_value = "VersionTLS12", help_heading = "Health and logs")]
     pub tls_min_version: MinTls,
     /// Number of its periods after which a loop of a controller that has not turned counts as stuck: then /healthz and /livez fail, and
-    /// Kubernetes restarts the pod. A queue turns every 10 s; the refresh of addresses with each Node, at least every 5 min; the look of a dry run
-    /// with each run for an object, at least every 15 min.
+    /// Kubernetes restarts the pod. A queue turns every 10 s; the refresh of addresses with each Node, at least every 5 min; a dry run every 30 s,
+    /// and while it waits for a call of a provider or for the API server, the limit of that, by default 5 min, is added once.
     #[arg(long, value_name = "N", default_value_t = NonZeroU32::MIN.saturating_add(5), help_heading = "Health and logs")]
     pub controller_watchdog_periods: NonZeroU32,
     /// Who may read the pages of the health port.
@@ -363,7 +364,9 @@ fn parse_from(words: impl IntoIterator<Item = OsString>) -> Result<(Cli, Vec<&'s
         words.extend(sorted.known);
         ignored = sorted.ignored;
     }
-    let cli = Cli::try_parse_from(words).map_err(|error| stray::silenced(error, &given))?;
+    let cli = Cli::try_parse_from(words)
+        .map_err(|error| stray::silenced(error, &given))
+        .map_err(|error| of_run::advised(error, &given))?;
     Ok((cli, ignored))
 }
 

@@ -15,7 +15,21 @@ pub(crate) const QUEUE_PERIOD: Duration = Duration::from_secs(10);
 
 struct Turn {
     last: Instant,
+    pace: Pace,
+}
+
+/// How often a loop turns.
+#[derive(Debug, Clone, Copy)]
+struct Pace {
     period: Duration,
+    /// Besides, how long it may wait for one thing.
+    wait: Duration,
+}
+
+impl Pace {
+    const fn limit(self, periods: u32) -> Duration {
+        self.period.saturating_mul(periods).saturating_add(self.wait)
+    }
 }
 
 /// The loops of this process that run, by name. Cheap to clone.
@@ -26,7 +40,14 @@ impl Pulses {
     /// A loop that begins now and turns at least once in each `period`.
     #[must_use]
     pub fn begin(&self, name: &'static str, period: Duration) -> Pulse {
-        let pulse = Pulse { name, period, pulses: self.clone() };
+        self.begin_waiting(name, period, Duration::ZERO)
+    }
+
+    /// The same of a loop that turns with each thing that it waits for, of which each has a limit of its own: `wait` at most. However many periods
+    /// count, it waits for one of them at a time.
+    #[must_use]
+    pub fn begin_waiting(&self, name: &'static str, period: Duration, wait: Duration) -> Pulse {
+        let pulse = Pulse { name, pace: Pace { period, wait }, pulses: self.clone() };
         pulse.beat();
         pulse
     }
@@ -39,7 +60,7 @@ impl Pulses {
     pub fn check(&self, names: &[&str], periods: u32) -> Result<(), String> {
         let now = Instant::now();
         for (name, turn) in self.0.lock().iter().filter(|(name, _)| names.contains(name)) {
-            let (silent, limit) = (now.saturating_duration_since(turn.last), turn.period.saturating_mul(periods));
+            let (silent, limit) = (now.saturating_duration_since(turn.last), turn.pace.limit(periods));
             if silent > limit {
                 return Err(format!(
                     "its loop {name} has not turned for {} s; the limit is {} s (--controller-watchdog-periods)",
@@ -62,14 +83,14 @@ impl std::fmt::Debug for Pulses {
 #[derive(Debug)]
 pub struct Pulse {
     name: &'static str,
-    period: Duration,
+    pace: Pace,
     pulses: Pulses,
 }
 
 impl Pulse {
     /// The loop turns.
     pub fn beat(&self) {
-        self.pulses.0.lock().insert(self.name, Turn { last: Instant::now(), period: self.period });
+        self.pulses.0.lock().insert(self.name, Turn { last: Instant::now(), pace: self.pace });
     }
 }
 

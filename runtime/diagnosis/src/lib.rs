@@ -35,8 +35,10 @@ mod verdict;
 
 pub use ask::{Access, address};
 pub use doctor::{DoctorSettings, Report, RightsOf, doctor};
-pub use explain::{Answer, ExplainSettings, Explained, Explanation, Target, Wanted, WouldWrite, asked, explain};
-pub use paste::{LEASE, Paste};
+pub use explain::{
+    Answer, AskedOfDryRun, ExplainSettings, Explained, Explanation, Target, Wanted, WouldWrite, asked, explain,
+};
+pub use paste::{LEASE, Paste, word};
 pub use plain::{about, shown};
 pub use uninstall::{Remains, UninstallSettings, uninstall};
 pub use verdict::Verdict;

@@ -81,10 +81,16 @@ impl Paste {
 
 /// With the space before it, as a shell takes it.
 fn flag(name: &str, value: &str) -> String {
+    format!(" {name}={}", word(value))
+}
+
+/// One word for a shell.
+#[must_use]
+pub fn word(value: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,".contains(c);
     match value.chars().all(is_plain) {
-        true => format!(" {name}={value}"),
-        false => format!(" {name}='{}'", one_line(value).replace('\'', r"'\''")),
+        true => value.to_owned(),
+        false => format!("'{}'", one_line(value).replace('\'', r"'\''")),
     }
 }
 

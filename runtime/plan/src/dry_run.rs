@@ -14,7 +14,9 @@ use ccm_controllers::{
     told_of_service,
 };
 use futures::future::select_all;
+use http::Request;
 use k8s_openapi::api::core::v1::Service;
+use kube::client::Body;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, ResourceExt as _};
 use parking_lot::Mutex;
@@ -45,8 +47,9 @@ const ANNOTATIONS_AT_ONCE: usize = 16 << 20;
 /// The names of the loops of a dry run, for the watchdog.
 pub(crate) const LOOPS: &[&str] = &[LOOKS];
 const LOOKS: &str = "looks";
-/// A look turns with each run for an object, and none takes longer: the work on it has limits of its own. Between two looks it turns so often.
-const MIN_TURN: Duration = Duration::from_secs(300);
+/// Between two looks it turns so often. A look turns with each call of a provider, each request to the API server and each run for an object, and
+/// [waits](longest_wait) for one of them at a time.
+const TURN: Duration = Duration::from_secs(30);
 
 /// When objects are looked at that have not changed.
 #[derive(Debug, Clone, Copy)]
@@ -259,8 +262,8 @@ async fn work(parts: &DryRunParts, agenda: &Mutex<Agenda>, news: &Notify) {
     let mut due = BTreeSet::from([Look::Nodes, Look::Services, Look::Routes, Look::Cluster]);
     loop {
         // Anew each time: other providers may take longer.
-        let pulse = Arc::new(parts.pulses.begin(LOOKS, turn(parts)));
-        let begun = parts.pending.looking().begins();
+        let pulse = Arc::new(parts.pulses.begin_waiting(LOOKS, TURN, longest_wait(parts)));
+        let begun = parts.pending.looking().begins_watched(&pulse);
         let looked = Box::pin(look(parts, &due, &pulse)).await;
         drop(begun);
         let now = Instant::now();
@@ -309,19 +312,19 @@ fn set_pace(agenda: &mut Agenda, pace: &mut Pace, looked: Vec<(String, String)>,
     }
 }
 
-/// The longest time from one turn of a look to the next: a call, or a run of several calls.
-fn turn(DryRunParts { providers, settings, .. }: &DryRunParts) -> Duration {
-    let Settings { service, cluster, route, .. } = settings;
-    let of_routes = route.as_ref().map(|(routes, _)| routes.call_timeout.max(routes.queue.max_run));
-    let calls = [lookup_timeout(&providers()), service.call_timeout, service.queue.max_run, cluster.call_timeout];
-    calls.into_iter().chain(of_routes).fold(MIN_TURN, Duration::max)
+/// The longest that a look waits for one call of a provider, or one request to the API server: then the limit of that ends it.
+fn longest_wait(DryRunParts { providers, settings, .. }: &DryRunParts) -> Duration {
+    let Settings { gate, service, cluster, route, .. } = settings;
+    let of_routes = route.as_ref().map(|(routes, _)| routes.call_timeout);
+    let limits = [lookup_timeout(&providers()), service.call_timeout, cluster.call_timeout, gate.request_timeout];
+    limits.into_iter().chain(of_routes).fold(Duration::ZERO, Duration::max)
 }
 
 /// Waits until something is due.
 async fn next(agenda: &Mutex<Agenda>, news: &Notify, pulse: &Pulse) -> BTreeSet<Look> {
     loop {
         pulse.beat();
-        let (at, turn) = (agenda.lock().next(), Instant::now() + MIN_TURN);
+        let (at, turn) = (agenda.lock().next(), Instant::now() + TURN);
         tokio::select! {
             () = tokio::time::sleep_until(at.unwrap_or(turn).min(turn)) => {}
             () = news.notified() => {}
@@ -389,7 +392,7 @@ async fn look(parts: &DryRunParts, due: &BTreeSet<Look>, pulse: &Arc<Pulse>) -> 
     let planner = said(parts, async {
         Planner::new(
             PlanParts {
-                client: read_only(client, Arc::clone(journal)),
+                client: read_only(&watched(client, pulse), Arc::clone(journal)),
                 journal: Arc::clone(journal),
                 providers: providers(),
                 nodes: nodes.clone(),
@@ -430,6 +433,21 @@ async fn look(parts: &DryRunParts, due: &BTreeSet<Look>, pulse: &Arc<Pulse>) -> 
         pending.looked(said(parts, planner.cluster()).await, Some(Kind::Cluster));
     }
     names
+}
+
+/// The same client, and each answer says that it goes on.
+fn watched(client: &Client, pulse: &Arc<Pulse>) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let (client, pulse) = (client.clone(), Arc::clone(pulse));
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (client, pulse) = (client.clone(), Arc::clone(&pulse));
+        async move {
+            let answer = client.send(request).await;
+            pulse.beat();
+            answer
+        }
+    });
+    Client::new(service, namespace)
 }
 
 /// So many of these at once as there is room for, of which each takes `bytes`; one at least.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::Descriptor;
-use ccm_controllers::Pulses;
+use ccm_controllers::{Pulse, Pulses};
 use k8s_openapi::jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -24,6 +24,16 @@ struct State {
     /// Calls of providers that run, in the order in which they began.
     calls: BTreeMap<u64, Call>,
     begun: u64,
+    /// Beats with each of them, where somebody watches.
+    pulse: Option<Arc<Pulse>>,
+}
+
+impl State {
+    fn goes_on(&self) {
+        if let Some(pulse) = &self.pulse {
+            pulse.beat();
+        }
+    }
 }
 
 struct Call {
@@ -46,6 +56,12 @@ impl Looking {
         Begun(self.clone())
     }
 
+    /// The same, and says with each call that begins or ends that it goes on.
+    pub(crate) fn begins_watched(&self, pulse: &Arc<Pulse>) -> Begun {
+        self.0.lock().pulse = Some(Arc::clone(pulse));
+        self.begins()
+    }
+
     /// Does a call of a provider.
     pub(crate) async fn during<T>(
         &self,
@@ -57,6 +73,7 @@ impl Looking {
             let mut state = self.0.lock();
             state.begun = state.begun.wrapping_add(1);
             let number = state.begun;
+            state.goes_on();
             state.calls.insert(number, Call { operation, provider, begun: Instant::now() });
             number
         };
@@ -91,13 +108,16 @@ impl Looking {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.0.lock().calls.remove(&self.1);
+        let mut state = self.0.0.lock();
+        state.calls.remove(&self.1);
+        state.goes_on();
     }
 }
 
 impl Drop for Begun {
     fn drop(&mut self) {
-        self.0.0.lock().since = None;
+        let mut state = self.0.0.lock();
+        (state.since, state.pulse) = (None, None);
     }
 }
 

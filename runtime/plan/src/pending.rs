@@ -69,6 +69,8 @@ pub struct PendingWrite {
     pub since: Timestamp,
     /// Whether it changes the cloud or the cluster, and is not only a note of the host to itself.
     pub is_change: bool,
+    /// Whether it deletes the object.
+    pub deletes: bool,
 }
 
 /// All that is pending.

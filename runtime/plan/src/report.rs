@@ -200,6 +200,12 @@ impl From<ForbiddenChange> for Write {
 }
 
 impl Write {
+    /// Whether it deletes the object itself that it is planned for.
+    pub(crate) fn deletes(&self, kind: Kind, name: &str) -> bool {
+        let Self::Cluster { method, path, .. } = self else { return false };
+        kind == Kind::Node && method == "DELETE" && *path == format!("/api/v1/nodes/{name}")
+    }
+
     /// Where it goes, method, path and body.
     pub(crate) fn parts(&self) -> (&'static str, &str, String, &Value) {
         match self {

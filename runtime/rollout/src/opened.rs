@@ -23,6 +23,26 @@ pub struct Opened {
     pub classes: Vec<String>,
 }
 
+/// Why not all of them were opened.
+#[derive(Debug)]
+pub enum NotOpened {
+    /// One of them does not pass the gate.
+    Rejected {
+        /// Its place in the list.
+        number: usize,
+        /// The step, and why.
+        rejected: Rejected,
+    },
+    /// They cannot be opened, or not together.
+    Others(anyhow::Error),
+}
+
+impl From<anyhow::Error> for NotOpened {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Others(error)
+    }
+}
+
 /// Hears nothing: a command leaves no traces.
 pub(crate) struct Silent;
 
@@ -52,21 +72,24 @@ impl Silent {
 /// # Errors
 ///
 /// The step of the gate that one of them does not pass, and which; or two of them cannot live together.
-pub async fn open(configs: &[ProviderConfig], client: Client, context: SharedContext) -> Result<Vec<Opened>> {
+pub async fn open(
+    configs: &[ProviderConfig],
+    client: Client,
+    context: SharedContext,
+) -> Result<Vec<Opened>, NotOpened> {
     let pool = Pool { providers: configs.len(), ..Pool::default() };
     let pool = configs.iter().fold(pool, |pool, config| pool.with_room_for(&config.limits.sandbox));
-    let sandbox = Sandbox::with_pool(pool)?;
+    let sandbox = Sandbox::with_pool(pool).map_err(anyhow::Error::from)?;
     let files = ProbationFiles::default();
     // Nobody is compared with anybody: the plan says what each would do.
     let mut surroundings =
         Surroundings::new(sandbox, client, context, Silent::listeners(), Box::new(|_| None), None, files);
     surroundings.variables = Variables::of(configs);
     let mut opened = vec![];
-    for config in configs {
-        let provider = admitted(&surroundings, config).await.map_err(|error| {
-            let label = config.label();
-            error.into_rejected().named(&label)
-        })?;
+    for (number, config) in configs.iter().enumerate() {
+        let provider = admitted(&surroundings, config)
+            .await
+            .map_err(|error| NotOpened::Rejected { number, rejected: error.into_rejected() })?;
         opened.push(Opened { provider, classes: config.load_balancer_classes.clone() });
     }
     let labels: Vec<String> = configs.iter().map(ProviderConfig::label).collect();

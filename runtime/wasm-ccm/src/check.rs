@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use ccm_cloud::{Leadership, NodeSelector};
+use ccm_cloud::{Descriptor, Leadership, NodeSelector};
 use ccm_controllers::{ClusterNodes, NodeLabels};
 use ccm_rollout::compare::{Report, StoreInventory};
 use ccm_rollout::config::{ProviderConfig, ProviderRecord};
@@ -48,9 +48,12 @@ pub(crate) fn check(args: &CheckArgs) -> Result<()> {
         let Checked { component, unpacked, .. } = preflight::component(&config, None).await?;
         let (provider, version) = (component.descriptor().name.clone(), component.descriptor().version.clone());
         let notes = preflight::notes(&config, component.descriptor());
-        let passed = Passed { provider, version, digest: unpacked.digest, warnings: vec![], notes, not_judged: None };
-        if !args.online && !is_configured(&args.config) {
-            return Ok(Passed { not_judged: Some(CONFIGURATION), ..passed });
+        let digest = unpacked.digest;
+        let passed =
+            Passed { provider, version, digest, warnings: vec![], notes, not_judged: None, configured_with: vec![] };
+        let configured_with = flags_for(component.descriptor());
+        if !args.online && !configured_with.is_empty() && !is_configured(&args.config) {
+            return Ok(Passed { not_judged: Some(CONFIGURATION), configured_with, ..passed });
         }
         let judged = preflight::configured(&config, component, None, &args.cluster_name, args.online).await;
         let judged = judged.map_err(|rejected| with_notes(rejected, &passed.notes))?;
@@ -88,22 +91,39 @@ struct Passed {
     /// What would be needed for that is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_judged: Option<&'static str>,
+    /// Flags that say something of its configuration.
+    #[serde(skip)]
+    configured_with: Vec<&'static str>,
 }
 
 impl fmt::Display for Passed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { provider, version, digest, warnings, notes, not_judged } = self;
+        let Self { provider, version, digest, warnings, notes, not_judged, configured_with } = self;
         write!(f, "{provider} {version} ({digest}) passes the gate")?;
         let is_unconfigured = *not_judged == Some(CONFIGURATION);
         if is_unconfigured {
-            let hint = "--cloud-config, --setting, --endpoint or --credential let it judge its configuration as well";
-            write!(f, " as far as it needs no configuration; {hint}")?;
+            let flags = configured_with.join(" or ");
+            write!(f, " as far as it needs no configuration; with {flags}, that is judged as well")?;
         }
         warnings.iter().try_for_each(|warning| write!(f, "\nwarning: {warning}"))?;
         notes.iter().try_for_each(|note| write!(f, "\nnote: {note}"))?;
         let not_judged = not_judged.iter().filter(|_| !is_unconfigured);
         not_judged.into_iter().try_for_each(|what| write!(f, "\nnot judged: {what}; --online asks the cloud"))
     }
+}
+
+/// The flags of [`is_configured`] that say something of this component, by what it declares. None: it has no configuration.
+fn flags_for(component: &Descriptor) -> Vec<&'static str> {
+    let Descriptor { files, settings, endpoints, credentials, .. } = component;
+    let reads_variables = component.sources().any(|source| !source.environment_variables.is_empty());
+    let flags = [
+        ("--cloud-config", !files.is_empty()),
+        ("--setting", !settings.is_empty()),
+        ("--endpoint", !endpoints.is_empty()),
+        ("--credential", !credentials.is_empty()),
+        ("--allow-env", reads_variables),
+    ];
+    flags.into_iter().filter_map(|(flag, says_something)| says_something.then_some(flag)).collect()
 }
 
 /// Whether anything was said about how the provider is configured.
@@ -173,6 +193,7 @@ fn text(Preview { new, before, report, notes }: &Preview) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ccm_cloud::{ConfigFile, ConfigFormat, Endpoint, Source};
     use clap::Parser;
     use serde_json::json;
 
@@ -203,6 +224,36 @@ mod tests {
         }
     }
 
+    /// Cloudlycke has no settings, and was told to be given some.
+    #[test]
+    fn only_flags_are_named_that_the_component_has_a_use_for() {
+        let file = ConfigFile {
+            name: "cloud-config".to_owned(),
+            format: ConfigFormat::Yaml,
+            path_keys: vec![],
+            default_paths: vec![],
+        };
+        let endpoint = |variables: &[&str]| Endpoint {
+            name: "api".to_owned(),
+            purpose: String::new(),
+            base_url: Source {
+                keys: vec![],
+                environment_variables: variables.iter().map(|&name| name.to_owned()).collect(),
+            },
+            default_base_url: None,
+            tls: None,
+        };
+        let with = |files: Vec<_>, endpoints| Descriptor { files, endpoints, ..Descriptor::default() };
+        for (component, flags) in [
+            (with(vec![], vec![]), &[][..]),
+            (with(vec![file.clone()], vec![]), &["--cloud-config"]),
+            (with(vec![], vec![endpoint(&[])]), &["--endpoint"]),
+            (with(vec![file], vec![endpoint(&["URL"])]), &["--cloud-config", "--endpoint", "--allow-env"]),
+        ] {
+            assert_eq!(flags_for(&component), flags);
+        }
+    }
+
     #[test]
     fn one_that_passes_is_told_for_people_and_for_programs() {
         let passed = |warnings: &[&str], not_judged| Passed {
@@ -212,11 +263,12 @@ mod tests {
             warnings: warnings.iter().map(|&warning| warning.to_owned()).collect(),
             notes: vec!["A is not granted".to_owned()],
             not_judged,
+            configured_with: vec!["--cloud-config", "--setting"],
         };
         let unconfigured = passed(&[], Some(CONFIGURATION)).to_string();
-        let start = "cloud 2.0 (sha256:1) passes the gate as far as it needs no configuration; --cloud-config, ";
+        let start = "cloud 2.0 (sha256:1) passes the gate as far as it needs no configuration; with --cloud-config or ";
         assert!(unconfigured.starts_with(start), "{unconfigured}");
-        assert!(unconfigured.ends_with("its configuration as well\nnote: A is not granted"), "{unconfigured}");
+        assert!(unconfigured.ends_with("that is judged as well\nnote: A is not granted"), "{unconfigured}");
         let all = passed(&["a", "b"], Some("the cloud"));
         let text = "cloud 2.0 (sha256:1) passes the gate\nwarning: a\nwarning: b\nnote: A is not granted\nnot judged: the cloud; --online asks the cloud";
         assert_eq!(all.to_string(), text);

@@ -10,7 +10,7 @@ use anyhow::{Result, ensure};
 use ccm_apiserver::{EventWriter, Pings, client};
 use ccm_cloud::Leadership;
 use ccm_controllers::{ClusterAddresses, Metrics, Reflector, ReflectorHandle};
-use ccm_diagnosis::Target;
+use ccm_diagnosis::{Target, WouldWrite};
 use ccm_leader::Beside;
 use ccm_plan::{
     Asked, DryRunParts, Journal, Kind, Looking, Pending, PendingList, PendingPage, Periods, dry_run, sealed,
@@ -224,11 +224,12 @@ pub(crate) fn shown(pending: &Pending) -> Shown {
 }
 
 /// For `explain`: what would be written to one object, in one line each.
-pub(crate) fn lines(pending: &Pending, target: &Target) -> Vec<String> {
+pub(crate) fn would_write(pending: &Pending, target: &Target) -> WouldWrite {
     let PendingList { writes, unknown, as_of } = match target {
         Target::Service { namespace, name } => pending.of(Kind::Service, &format!("{namespace}/{name}")),
         Target::Node { name } => pending.of(Kind::Node, name),
     };
+    let deletes = writes.iter().any(|one| one.deletes);
     let written = writes.iter().map(|one| format!("would write since {:.0}: {}", one.since, one.write));
     let unknown = unknown.iter().map(|(_, why)| format!("not known what it would write: {why}"));
     let lines: Vec<String> = written.chain(unknown).collect();
@@ -236,7 +237,7 @@ pub(crate) fn lines(pending: &Pending, target: &Target) -> Vec<String> {
         Some(as_of) => format!("would write nothing, as of {as_of:.0}"),
         None => "nothing was looked at yet".to_owned(),
     };
-    if lines.is_empty() { vec![nothing()] } else { lines }
+    WouldWrite { lines: if lines.is_empty() { vec![nothing()] } else { lines }, deletes }
 }
 
 #[cfg(test)]
@@ -339,11 +340,37 @@ pub(crate) mod tests {
     fn before_the_first_look_nothing_is_said_of_an_object() {
         let pending = Pending::register(&mut Registry::default(), &[Kind::Node]);
         let target = Target::Node { name: "n1".to_owned() };
-        assert_eq!(lines(&pending, &target), ["nothing was looked at yet"]);
+        assert_eq!(would_write(&pending, &target).lines, ["nothing was looked at yet"]);
         assert_eq!((shown(&pending).as_of, shown(&pending).looking), (None, None));
         let _begun = pending.looking().begins();
         let looking = shown(&pending).looking.unwrap();
         assert!(looking.starts_with("looking since 20") && looking.ends_with(" s"), "{looking}");
+    }
+
+    /// `explain` once knew a deletion by the words of its line.
+    #[test]
+    fn a_dry_run_says_whether_it_would_delete_the_object() {
+        let pending = Pending::register(&mut Registry::default(), &[Kind::Node]);
+        let write = |method: &str, node: &str| ccm_plan::Write::Cluster {
+            method: method.to_owned(),
+            path: format!("/api/v1/nodes/{node}"),
+            body: serde_json::Value::Null,
+        };
+        let plan = |name: &str, write| {
+            let (name, writes) = (name.to_owned(), vec![write]);
+            ObjectPlan { kind: Kind::Node, name, writes, ..ObjectPlan::default() }
+        };
+        pending.looked(
+            vec![
+                plan("n1", write("DELETE", "n1")),
+                plan("n2", write("PATCH", "n2")),
+                plan("n3", write("DELETE", "n30")),
+            ],
+            Some(Kind::Node),
+        );
+        for (name, deletes) in [("n1", true), ("n2", false), ("n3", false), ("n4", false)] {
+            assert_eq!(would_write(&pending, &Target::Node { name: name.to_owned() }).deletes, deletes, "{name}");
+        }
     }
 
     /// Who would switch believes "would write nothing".
@@ -356,8 +383,8 @@ pub(crate) mod tests {
             Some(Kind::Service),
         );
         let service = |name: &str| Target::Service { namespace: "default".to_owned(), name: name.to_owned() };
-        assert_eq!(lines(&pending, &service("web")), ["not known what it would write: the cloud said 500"]);
-        assert!(lines(&pending, &service("other"))[0].starts_with("would write nothing, as of "));
+        assert_eq!(would_write(&pending, &service("web")).lines, ["not known what it would write: the cloud said 500"]);
+        assert!(would_write(&pending, &service("other")).lines[0].starts_with("would write nothing, as of "));
         let Rows { all, first } = shown(&pending).unknown;
         let told = first.iter().map(|one| (one.name.as_str(), one.why.as_deref())).collect::<Vec<_>>();
         assert_eq!((all, told), (1, vec![("Service default/web", Some("the cloud said 500"))]));

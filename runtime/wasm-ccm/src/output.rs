@@ -1,8 +1,11 @@
 //! Standard output, for the commands that print a result.
 
 use std::io::{ErrorKind, Result, Write};
+use std::os::fd::{AsFd as _, OwnedFd};
 
 use serde::Serialize;
+use tokio::io::Interest;
+use tokio::net::unix::pipe::Sender;
 
 /// Writes `text` and an end of line. A closed pipe, as `head` leaves it, is not an error.
 ///
@@ -20,6 +23,24 @@ pub(crate) fn print(text: &str) -> Result<()> {
 /// As [`print()`].
 pub(crate) fn print_part(text: &str) -> Result<bool> {
     write(&mut std::io::stdout().lock(), text)
+}
+
+/// Waits until nobody reads standard output any more, whether or not there is something to write. Never ends where that cannot be: for a file.
+pub(crate) async fn unread() {
+    match std::io::stdout().as_fd().try_clone_to_owned() {
+        Ok(out) => closed(out).await,
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// Waits until nobody can read what is written there. It stays as it is, so that whoever shares it may go on to write and to wait.
+async fn closed(out: OwnedFd) {
+    // Fails for a file, which has no other end.
+    let Ok(out) = Sender::from_owned_fd_unchecked(out) else { return std::future::pending().await };
+    // The only error that a pipe has.
+    if out.ready(Interest::ERROR).await.is_err() {
+        std::future::pending().await
+    }
 }
 
 /// JSON that a terminal may show.
@@ -40,6 +61,8 @@ fn write(out: &mut impl Write, text: &str) -> Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
+
     use super::*;
 
     /// Takes this many bytes, then fails.
@@ -55,6 +78,35 @@ mod tests {
         fn flush(&mut self) -> Result<()> {
             Ok(())
         }
+    }
+
+    /// It was noticed only with the next write, which in a cluster with nothing to show never comes.
+    #[tokio::test]
+    async fn a_closed_pipe_is_noticed_without_a_write_and_one_that_is_read_is_none() {
+        let (mut reader, mut writer) = std::io::pipe().unwrap();
+        let mut unread = std::pin::pin!(closed(writer.try_clone().unwrap().into()));
+        let size = 4_096;
+        let mut is_noticed = async || {
+            // As long as the system tells of something new.
+            for _ in 0..100 {
+                tokio::select! {
+                    biased;
+                    () = &mut unread => return true,
+                    () = tokio::task::yield_now() => {}
+                }
+            }
+            false
+        };
+        assert!(!is_noticed().await, "nothing is written yet");
+        writer.write_all(&vec![0; size]).unwrap();
+        assert!(!is_noticed().await, "something waits");
+        reader.read_exact(&mut vec![0; size]).unwrap();
+        assert!(!is_noticed().await, "it was read");
+        drop(reader);
+        tokio::time::timeout(std::time::Duration::from_secs(60), unread).await.unwrap();
+        let file = tempfile::tempfile().unwrap();
+        let mut never = std::pin::pin!(closed(file.into()));
+        assert!(futures::poll!(never.as_mut()).is_pending());
     }
 
     #[test]

@@ -290,7 +290,7 @@ fn guarded<R: Reviews, B: Send + 'static>(
 
 fn answering<B: Send + 'static>(pages: Pages) -> impl Fn(Request<B>) -> BoxFuture<'static, Page> + Clone + Send {
     let Pages { explainer, leader, providers, dry_run, .. } = pages.clone();
-    let dry_run = dry_run.map(|pending| Arc::new(move |target: &_| dry_run::lines(&pending, target)) as _);
+    let dry_run = dry_run.map(|pending| Arc::new(move |target: &_| dry_run::would_write(&pending, target)) as _);
     let explained = Explained { explainer, leader, providers, dry_run };
     let pages = Arc::new(pages);
     move |request| match asked(&request) {

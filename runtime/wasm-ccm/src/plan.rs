@@ -1,10 +1,11 @@
 //! `wasm-ccm plan`: from the command line of `run` to what [`ccm_plan`] needs.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use ccm_apiserver::ApiGateSettings;
 use ccm_apiserver::ApiMetrics;
 use ccm_cloud::{BatchSettings, NodeSelector};
@@ -12,8 +13,11 @@ use ccm_controllers::{AddressSources, ClusterAddresses, NodeLabels, NodeSettings
 use ccm_diagnosis::{Target as Named, Wanted};
 use ccm_plan::{Asked, Controllers, Found, Journal, Looking, ObjectPlan, PlanParts, Settings, Target, Totals};
 use ccm_rollout::config::ProviderConfig;
+use ccm_rollout::config::grants::CredentialPlace;
 use ccm_rollout::context::{ProcessSecrets, SharedContext};
-use ccm_rollout::opened;
+use ccm_rollout::gate::Step;
+use ccm_rollout::opened::{self, NotOpened};
+use ccm_rollout::source::Source;
 use prometheus_client::registry::Registry;
 use tokio::task::JoinSet;
 
@@ -62,7 +66,16 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<Verdict> {
             if is_read || !has_more { Ok(()) } else { Err(Unread.into()) }
         };
         let planned = Box::pin(planned(run, &selection, &configs, wanted, &mut found));
-        tokio::time::timeout(LIMIT, planned).await.with_context(|| format!("the plan was not made within {LIMIT:?}"))?
+        let planned = async {
+            let planned = tokio::time::timeout(LIMIT, planned).await;
+            planned.with_context(|| format!("the plan was not made within {LIMIT:?}"))?
+        };
+        tokio::select! {
+            biased;
+            // With nothing more to show, no write would tell.
+            () = output::unread(), if has_more => Err(Unread.into()),
+            planned = planned => planned,
+        }
     });
     // Does not wait for the compiler, which cannot be stopped.
     runtime.shutdown_background();
@@ -143,7 +156,8 @@ async fn planned(
         offline: false,
         secrets: ProcessSecrets::default(),
     };
-    let providers = Box::pin(opened::open(configs, client.clone(), context)).await?;
+    let opened = Box::pin(opened::open(configs, client.clone(), context)).await;
+    let providers = opened.map_err(|error| not_opened(error, configs, args.provider.providers.as_deref()))?;
     let providers = providers.into_iter().map(|opened| Asked::new(opened, &Looking::default())).collect();
     let shares_nodes = configs.iter().any(|one| one.grants.sharing().is_ok_and(|shared| shared.nodes));
     let addresses = ClusterAddresses::new(AddressSources {
@@ -161,6 +175,31 @@ async fn planned(
     let settings = settings(args, selection)?;
     let parts = PlanParts { client, journal, providers, nodes, services, addresses, controllers, settings };
     Box::pin(ccm_plan::plan(parts, target, found)).await
+}
+
+/// Why there is no plan, with the command that judges the component alone: it also says what may have been forgotten. `list` is the file of
+/// --providers.
+fn not_opened(error: NotOpened, configs: &[ProviderConfig], list: Option<&Path>) -> anyhow::Error {
+    let (number, mut rejected) = match error {
+        NotOpened::Rejected { number, rejected } => (number, rejected),
+        NotOpened::Others(error) => return error,
+    };
+    let Some(config) = configs.get(number) else { return rejected.error };
+    let file = |file: &Path| ccm_diagnosis::word(&file.to_string_lossy());
+    let is_in_cluster = config.credentials.values().any(|place| matches!(place, CredentialPlace::Secret { .. }));
+    // `check` reads one component, and no cluster.
+    let command = match (list, &config.source) {
+        (Some(list), _) => format!("doctor --online --providers={}", file(list)),
+        (None, Source::Path(path)) if !is_in_cluster => format!("check {} --online", file(path)),
+        (None, source) => format!("doctor --online --provider={}", ccm_diagnosis::word(&source.to_string())),
+    };
+    // Who cannot read it can judge nothing.
+    if rejected.step != Step::Source {
+        let why = crate::one_line(&rejected.error);
+        let flags = if list.is_some() { "" } else { " with the same flags of the provider" };
+        rejected.error = anyhow!("{why}; `wasm-ccm {command}`{flags} judges it without a plan");
+    }
+    rejected.named(config.label())
 }
 
 /// What is planned; `here` is the namespace of the kubeconfig.
@@ -206,9 +245,51 @@ pub(crate) fn settings(args: &RunArgs, selection: &Selection) -> Result<Settings
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use ccm_rollout::config::ProviderRecord;
+    use ccm_rollout::gate::Rejected;
     use serde_json::{Value, json};
 
     use super::*;
+
+    /// It was told why, and not how to go on.
+    #[test]
+    fn a_plan_that_ends_at_the_gate_names_the_command_that_judges_the_component() {
+        let config = |source: &str, secret: Option<&str>| {
+            let credentials: BTreeMap<_, _> =
+                secret.map(|place| ("token".to_owned(), place.to_owned())).into_iter().collect();
+            ProviderRecord { source: source.to_owned(), credentials, ..ProviderRecord::default() }.check().unwrap()
+        };
+        let told = |config: ProviderConfig, list: Option<&str>, step| {
+            let rejected = Rejected::at(step, anyhow!("it is wrong\n  |"));
+            let error = not_opened(NotOpened::Rejected { number: 0, rejected }, &[config], list.map(Path::new));
+            crate::one_line(&error)
+        };
+        let (file, map) = ("/a b/c.wasm", "configmap:kube-system/p");
+        for (config, list, command) in [
+            (config(file, None), None, "`wasm-ccm check '/a b/c.wasm' --online` with the same flags of the provider"),
+            (
+                config(map, None),
+                None,
+                "`wasm-ccm doctor --online --provider=configmap:kube-system/p` with the same flags of the provider",
+            ),
+            (
+                config("/c.wasm", Some("secret:a/b/c")),
+                None,
+                "`wasm-ccm doctor --online --provider=/c.wasm` with the same flags of the provider",
+            ),
+            (config(map, None), Some("/p.yaml"), "`wasm-ccm doctor --online --providers=/p.yaml`"),
+        ] {
+            let label = config.label();
+            let wanted = format!(
+                "{label} does not pass the gate (step grants): it is wrong; {command} judges it without a plan"
+            );
+            assert_eq!(told(config, list, Step::Grants), wanted);
+        }
+        let nothing = told(config(file, None), None, Step::Source);
+        assert_eq!(nothing, format!("{file} does not pass the gate (step source): it is wrong"));
+    }
 
     fn printed(output: Output, objects: &[&str]) -> String {
         let mut printer = Printer { output, objects: 0 };

@@ -13,7 +13,7 @@ use super::error::{SyncError, Task};
 use super::fingerprint;
 use super::job::Job;
 use super::key::Key;
-use super::metrics::Operation;
+use super::operation::Operation;
 use super::report::NOT_SYNCED;
 use super::syncer::Syncer;
 use super::write::{Changes, Written};

@@ -14,53 +14,8 @@ use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
 use super::condition::reasons;
+use super::operation::Operation;
 use crate::metrics::FloatGauge;
-
-/// What providers are asked to do about load balancers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Operation {
-    Ensure,
-    Update,
-    Delete,
-    Get,
-    Mark,
-    Orphan,
-    Locks,
-    Survey,
-}
-
-impl Operation {
-    const ALL: [Self; 8] =
-        [Self::Ensure, Self::Update, Self::Delete, Self::Get, Self::Mark, Self::Orphan, Self::Locks, Self::Survey];
-
-    /// In the contract.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Ensure => "load-balancers.ensure",
-            Self::Update => "load-balancers.update-backends",
-            Self::Delete => "load-balancers.ensure-deleted",
-            Self::Get => "load-balancers.get",
-            Self::Mark => "load-balancers.get-mark",
-            Self::Orphan => "load-balancer-orphan.orphan",
-            Self::Locks => "load-balancers.locks",
-            Self::Survey => "load-balancer-survey.survey",
-        }
-    }
-
-    /// In the metrics.
-    const fn label(self) -> &'static str {
-        match self {
-            Self::Ensure => "ensure",
-            Self::Update => "update",
-            Self::Delete => "delete",
-            Self::Get => "get",
-            Self::Mark => "mark",
-            Self::Orphan => "orphan",
-            Self::Locks => "locks",
-            Self::Survey => "survey",
-        }
-    }
-}
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OperationLabels {

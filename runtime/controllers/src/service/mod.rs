@@ -16,7 +16,7 @@
 //!
 //! | part | is |
 //! |---|---|
-//! | [`syncer`], [`provider`] | everything that runs share; the component that one run is done with, whatever is exchanged meanwhile |
+//! | [`syncer`], [`provider`], [`operation`] | everything that runs share; the component that one run is done with, whatever is exchanged meanwhile; what it is asked to do |
 //! | [`memory`], [`entry`], [`found`] | what is known between two runs: of all Services, of one, and of the cloud |
 //! | [`ensured_record`], [`writers`], [`fingerprint`], [`digest`] | what was last ensured, and by which component |
 //! | [`annotations`], [`offer`], [`judge`] | what people ask for, what a provider wrote, and whether it wrote that for this Service |
@@ -57,6 +57,7 @@ mod locks;
 mod memory;
 mod metrics;
 mod offer;
+mod operation;
 pub(crate) mod ownership;
 mod plan;
 pub(crate) mod predicates;

@@ -10,7 +10,7 @@ use super::error::{SyncError, Task};
 use super::job::Job;
 use super::key::Key;
 use super::locks::Held;
-use super::metrics::Operation;
+use super::operation::Operation;
 use super::plan::Action;
 use super::provider::Provider;
 use super::syncer::Syncer;

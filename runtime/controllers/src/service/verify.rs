@@ -18,7 +18,7 @@ use super::found::Found;
 use super::job::Job;
 use super::key::{Key, key, send};
 use super::memory::Due;
-use super::metrics::Operation;
+use super::operation::Operation;
 use super::ownership::Work;
 use super::predicates::has_finalizer;
 use super::provider::Provider;

@@ -7,14 +7,11 @@ use kube::Client;
 use crate::ask::pods::{intended, is_dry_run, is_host};
 
 /// The hosts as the Deployments and DaemonSets make them, since pods of the previous rollout may still be there, and those of `pods`, which live,
-/// that none of them made.
+/// that none of them made; where the API server does not say, all that live.
 pub(super) async fn hosts(client: &Client, namespace: &str, pods: Result<&[Pod], &String>) -> Vec<Pod> {
     let living = pods.unwrap_or_default();
-    let mut hosts = intended(client, namespace, living).await.unwrap_or_default();
+    let mut hosts = intended(client, namespace, living).await.unwrap_or_else(|_unread| living.to_vec());
     hosts.retain(is_host);
-    if hosts.is_empty() {
-        hosts.extend(living.iter().filter(|pod| is_host(pod)).cloned());
-    }
     hosts
 }
 

@@ -31,7 +31,7 @@ use crate::paste::Paste;
 use leader::{Asked, Place};
 use reason::Facts;
 
-pub use page::{Answer, Explained, WouldWrite, asked};
+pub use page::{Answer, AskedOfDryRun, Explained, WouldWrite, asked};
 pub use reason::Explanation;
 pub use target::{Target, Wanted};
 

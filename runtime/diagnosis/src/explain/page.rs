@@ -35,10 +35,21 @@ pub struct Answer {
     pub refusals: Vec<Refusal>,
     /// What a dry run would write, in lines; none for a process that writes.
     pub dry_run: Option<Vec<String>>,
+    /// Whether one of these writes deletes the object.
+    pub would_delete: bool,
 }
 
-/// What a dry run would write to an object, in lines.
-pub type WouldWrite = Arc<dyn Fn(&Target) -> Vec<String> + Send + Sync>;
+/// What a dry run would write to an object.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WouldWrite {
+    /// For people.
+    pub lines: Vec<String>,
+    /// Whether it would delete the object.
+    pub deletes: bool,
+}
+
+/// Says what a dry run would write to an object.
+pub type AskedOfDryRun = Arc<dyn Fn(&Target) -> WouldWrite + Send + Sync>;
 
 /// What answers are made of.
 #[derive(Clone)]
@@ -50,7 +61,7 @@ pub struct Explained {
     /// Its providers.
     pub providers: ProviderStatuses,
     /// None for a process that writes.
-    pub dry_run: Option<WouldWrite>,
+    pub dry_run: Option<AskedOfDryRun>,
 }
 
 /// What a request asks for; none where it is for another page.
@@ -78,11 +89,13 @@ impl Explained {
             Some(_) => "dry run: this process writes nothing",
             None => "leader: this process, without election",
         };
+        let would_write = self.dry_run.as_ref().map(|asked| asked(target));
         let mut answer = Answer {
             leads: self.leader.as_ref().is_none_or(Seen::leads),
             leader: self.leader.as_ref().map_or_else(|| alone.to_owned(), Seen::line),
             refusals: self.providers.refusals(),
-            dry_run: self.dry_run.as_ref().map(|would_write| would_write(target)),
+            would_delete: would_write.as_ref().is_some_and(|would_write| would_write.deletes),
+            dry_run: would_write.map(|would_write| would_write.lines),
             ..Answer::default()
         };
         match target {
@@ -103,7 +116,7 @@ mod tests {
     use super::*;
 
     async fn get(path: &str) -> Option<(u16, String)> {
-        let dry_run: Option<WouldWrite> = None;
+        let dry_run: Option<AskedOfDryRun> = None;
         let explained =
             Explained { explainer: Explainer::default(), leader: None, providers: Default::default(), dry_run };
         let target = asked(&Request::get(path).body(()).unwrap())?;
@@ -125,11 +138,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_dry_run_says_what_it_would_write_and_that_it_does_not() {
-        let dry_run: Option<WouldWrite> = Some(Arc::new(|target: &Target| vec![format!("would write to {target}")]));
+        let would_write =
+            |target: &Target| WouldWrite { lines: vec![format!("would write to {target}")], deletes: true };
+        let dry_run: Option<AskedOfDryRun> = Some(Arc::new(would_write));
         let explained =
             Explained { explainer: Explainer::default(), leader: None, providers: Default::default(), dry_run };
         let answer = explained.answer(&Target::Node { name: "n1".into() }).await;
         assert_eq!(answer.dry_run, Some(vec!["would write to node n1".to_owned()]));
+        assert!(answer.would_delete);
         assert_eq!(answer.leader, "dry run: this process writes nothing");
     }
 

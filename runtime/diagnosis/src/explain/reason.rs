@@ -137,7 +137,7 @@ pub(super) fn explain(facts: Facts) -> Explanation {
     let answer = answer.unwrap_or_default();
     match &target {
         Target::Service { .. } => service::explain(&mut told, &target, &object, answer.service),
-        Target::Node { .. } => node::explain(&mut told, &target, &object, answer.node, answer.lifecycle),
+        Target::Node { .. } => node::explain(&mut told, &target, &object, answer),
     }
     // An Event is told as the failure where nobody else says more.
     let warning = events.iter().find(|event| event.is_warning && !event.is_of_kubelet);

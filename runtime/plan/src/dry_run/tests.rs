@@ -6,8 +6,7 @@ use ccm_controllers::{
     AddressSources, ClusterSettings, JournalPlace, Metrics, NodeLifecycleSettings, NodeSettings, Reflector,
     ServiceSettings,
 };
-use http::{Request, Response};
-use kube::client::Body;
+use http::Response;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;

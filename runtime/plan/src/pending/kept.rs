@@ -90,7 +90,7 @@ impl Objects {
         };
         let is_known = unknown.is_none();
         let mut writes: Vec<Standing> =
-            writes.iter().map(|write| Standing::of(write, &before, now, is_known)).collect();
+            writes.iter().map(|write| Standing::of(write, &object, &before, now, is_known)).collect();
         if unknown.is_some() {
             // A note would only say so as well.
             writes.retain(Standing::is_change);

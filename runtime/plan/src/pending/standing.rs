@@ -35,11 +35,13 @@ pub(super) struct Standing {
     pub(super) since: Timestamp,
     /// Was there at the last look after which all was known: what is carried along does not grow while the cloud fails.
     pub(super) is_certain: bool,
+    /// Deletes the object itself.
+    deletes: bool,
 }
 
 impl Standing {
     /// `is_known`: all is known of the object.
-    pub(super) fn of(write: &Write, before: &Known, now: Timestamp, is_known: bool) -> Self {
+    pub(super) fn of(write: &Write, object: &Object, before: &Known, now: Timestamp, is_known: bool) -> Self {
         let (to, method, path, body) = write.parts();
         let fleeting: &[&str] = if to == NOTE { &[FLEETING_IN_NOTES] } else { &[] };
         let mut hasher = DefaultHasher::new();
@@ -48,12 +50,14 @@ impl Standing {
         let known = before.writes.iter().find(|known| known.digest == digest);
         let since = known.map_or(now, |known| known.since);
         let is_certain = is_known || known.is_some_and(|known| known.is_certain);
-        Self { to, line: Some(line(to, method, &path, body)), digest, since, is_certain }
+        let deletes = write.deletes(object.kind, &object.name);
+        Self { to, line: Some(line(to, method, &path, body)), digest, since, is_certain, deletes }
     }
 
     pub(super) fn told(&self, object: &Object) -> PendingWrite {
-        let is_change = self.is_change();
-        PendingWrite { object: object.to_string(), write: self.text().into_owned(), since: self.since, is_change }
+        let Self { since, deletes, .. } = *self;
+        let (object, write) = (object.to_string(), self.text().into_owned());
+        PendingWrite { object, write, since, is_change: self.is_change(), deletes }
     }
 
     pub(super) fn text(&self) -> Cow<'_, str> {

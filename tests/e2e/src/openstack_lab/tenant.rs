@@ -196,17 +196,16 @@ impl Tenant {
     ///
     /// It is refused.
     pub async fn list(&self, service: &str, path: &str, key: &str) -> Result<Vec<Value>> {
-        let mut tries = 0;
-        let mut answer = loop {
-            match self.user.get(service, path).await {
-                // Octavia fails to list what is being deleted at that moment.
-                Err(error) if tries < 10 && error.to_string().contains("object has no attribute 'to_dict'") => {
-                    tries += 1
-                }
-                answer => break answer?,
+        let mut answer = Value::Null;
+        let looks = async || match self.user.get(service, path).await {
+            // Octavia fails to list what is being deleted at that moment.
+            Err(error) if error.to_string().contains("object has no attribute 'to_dict'") => Ok(false),
+            listed => {
+                answer = listed?;
+                Ok(true)
             }
-            tokio::time::sleep(Duration::from_millis(200)).await;
         };
+        until(LIMIT, looks).await.with_context(|| format!("the list {path}"))?;
         let Value::Array(all) = answer[key].take() else { anyhow::bail!("no {key} in {answer}") };
         // A shared network shows to everybody.
         let is_own = |object: &Value| object["project_id"].as_str().is_none_or(|project| project == self.project);

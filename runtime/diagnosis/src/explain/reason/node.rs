@@ -4,6 +4,7 @@ use ccm_controllers::{LifecycleExplanation, NodeExplanation};
 
 use super::super::advice::{self, Known, Speaker};
 use super::super::leader::Lead;
+use super::super::page::Answer;
 use super::super::target::Target;
 use super::{Explanation, about, told_next};
 use crate::ask::objects::{NodeFacts, Object};
@@ -16,8 +17,7 @@ pub(super) fn explain(
     told: &mut Explanation,
     target: &Target,
     object: &Object,
-    answer: Option<NodeExplanation>,
-    lifecycle: Option<LifecycleExplanation>,
+    Answer { node: answer, lifecycle, would_delete, .. }: Answer,
 ) {
     let facts = match object {
         Object::Node(facts) => Some(facts),
@@ -63,7 +63,7 @@ pub(super) fn explain(
         },
         (_, None) => told.is(Verdict::Unknown, "neither the leader nor the API server says anything of it"),
     }
-    if told.verdict != Verdict::Fine && told.dry_run.iter().any(|line| is_deletion(line, target)) {
+    if told.verdict != Verdict::Fine && would_delete {
         told.is(
             Verdict::Wrong,
             "its machine is gone, as the cloud says: a host without --dry-run would delete the Node",
@@ -71,13 +71,6 @@ pub(super) fn explain(
         told.advice =
             vec!["nothing, if you deleted the machine; else correct the cloud before a host leads".to_owned()];
     }
-}
-
-/// Whether a dry run says in this line that it would delete the Node.
-fn is_deletion(line: &str, target: &Target) -> bool {
-    let path = format!("/api/v1/nodes/{}", target.name());
-    let write = line.strip_prefix("would write ").and_then(|line| line.split_once(": "));
-    write.is_some_and(|(_, write)| write.split(' ').take(3).eq(["cluster", "DELETE", &path]))
 }
 
 fn uninitialised(told: &mut Explanation, target: &Target, known: NodeExplanation) {

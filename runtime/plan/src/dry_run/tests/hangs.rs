@@ -85,18 +85,54 @@ async fn a_look_at_a_service_that_is_begun_anew_again_and_again_is_slow_and_does
     assert!(pending.list().unknown[0].1.contains("changes at this moment"), "{:?}", pending.list().unknown);
 }
 
-/// With calls that may take long, a run may as well.
+/// Each call is waited for, and a run of several of them takes longer than the limit.
 #[tokio::test(start_paused = true)]
-async fn a_look_is_waited_for_as_long_as_a_run_of_a_service_or_of_routes_may_take() {
+async fn a_look_whose_calls_are_all_slow_goes_on_with_each_of_them() {
+    let mut bench = bench(cluster(vec![], vec![served("red", "a")]), vec![]).await;
+    let red = Fake { slow: 290 * SECOND, ..Fake::new("red", &bench.parts.journal) };
+    asks(&mut bench.parts, &[&Arc::new(red)]);
+    let (pending, pulses) = (bench.parts.pending.clone(), bench.parts.pulses.clone());
+    let mut work = std::pin::pin!(dry_run(bench.parts));
+    let begun = Instant::now();
+    while pending.list().as_of.is_none() {
+        assert!(tokio::time::timeout(10 * SECOND, work.as_mut()).await.is_err(), "it never ends");
+        assert_eq!(pending.looking().check(&pulses, PERIODS), Ok(()), "after {:?}", begun.elapsed());
+    }
+    // Survey, locks, ensure, and the cluster as a whole.
+    assert_eq!(begun.elapsed().as_secs() / 290, 4, "{:?}", begun.elapsed());
+    assert_eq!(pending.list().unknown, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_answer_of_the_api_server_says_that_a_look_goes_on() {
+    let pulses = Pulses::default();
+    let pulse = Arc::new(pulses.begin(LOOKS, SECOND));
+    let server = tower::service_fn(|_: Request<Body>| async {
+        tokio::time::sleep(60 * SECOND).await;
+        Ok::<_, Infallible>(Response::new(Body::empty()))
+    });
+    let client = watched(&Client::new(server, "default"), &pulse);
+    assert!(client.send(Request::new(Body::empty())).await.is_ok());
+    assert_eq!(pulses.check(LOOPS, PERIODS), Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_is_waited_for_as_long_as_the_longest_of_its_calls_and_requests_may_take() {
     let Bench { mut parts, _readers, .. } = bench(cluster(vec![], vec![]), vec![]).await;
-    let hour = 3_600 * SECOND;
-    parts.settings.service.queue.max_run = hour;
-    assert_eq!(turn(&parts), hour);
-    let mut routes = RouteSettings::default();
-    routes.queue.max_run = 2 * hour;
+    assert_eq!(longest_wait(&parts), 300 * SECOND);
+    // Of many calls, each is a turn.
+    parts.settings.service.queue.max_run = 3_600 * SECOND;
+    assert_eq!(longest_wait(&parts), 300 * SECOND);
+    parts.settings.gate.request_timeout = 400 * SECOND;
+    assert_eq!(longest_wait(&parts), 400 * SECOND);
+    let routes = RouteSettings { call_timeout: 500 * SECOND, ..RouteSettings::default() };
     let ranges = PodRanges::parse(&["10.0.0.0/8".parse().unwrap()]).unwrap();
     parts.settings.route = Some((routes, ranges));
-    assert_eq!(turn(&parts), 2 * hour);
+    assert_eq!(longest_wait(&parts), 500 * SECOND);
+    parts.settings.cluster.call_timeout = 600 * SECOND;
+    assert_eq!(longest_wait(&parts), 600 * SECOND);
+    parts.settings.service.call_timeout = 700 * SECOND;
+    assert_eq!(longest_wait(&parts), 700 * SECOND);
 }
 
 /// Whatever the limits of calls are: Kubernetes restarts the pod.

@@ -72,6 +72,8 @@ pub(super) struct Fake {
     pub(super) changes: usize,
     /// Calls that never end: an operation, or one with the name of its object.
     pub(super) hangs: &'static [&'static str],
+    /// How long each of its calls takes.
+    pub(super) slow: Duration,
     /// How many questions there were.
     pub(super) questions: AtomicUsize,
     /// How many calls asked whether a machine exists.
@@ -98,13 +100,14 @@ impl Fake {
     pub(super) fn new(name: &'static str, journal: &Arc<Journal>) -> Self {
         let journal = Arc::clone(journal);
         let [questions, looks, waited, held, configurations, reconciled] = [0; 6].map(AtomicUsize::new);
-        let slow_and_restless = Duration::ZERO;
+        let [slow, slow_and_restless] = [Duration::ZERO; 2];
         let (makes, asks_each) = (false, false);
         Self {
             name,
             journal,
             changes: 0,
             hangs: &[],
+            slow,
             questions,
             looks,
             waited,
@@ -123,6 +126,7 @@ impl Fake {
         if self.hangs.iter().any(is_one) {
             std::future::pending().await
         }
+        tokio::time::sleep(self.slow).await;
     }
 
     /// A question about this one.

@@ -115,6 +115,11 @@ async fn a_dry_run_shows_what_it_would_write_once_and_writes_nothing_whatever_ha
     let condition = json!([{ "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "" }]);
     patch_status(client, "n104", &json!({ "conditions": condition })).await;
     await_told(&host, says, "Node n104", &["cluster DELETE /api/v1/nodes/n104"]).await;
+    for (node, would_delete) in [("n104", true), ("n101", false)] {
+        let (_, explained) = host.page(&format!("/explain/v1/node/{node}")).await.unwrap();
+        let explained: Value = serde_json::from_str(&explained).unwrap();
+        assert_eq!(explained["wouldDelete"], would_delete, "{explained}");
+    }
     change(client, "web", &annotated([("service.beta.kubernetes.io/do-loadbalancer-size-unit", "3")])).await;
     let size = r#"\"size_unit\":3"#;
     await_told(&host, says, "Service default/web", &["cloud POST", size]).await;

@@ -9,6 +9,7 @@ use ccm_e2e::planned::Planned;
 use ccm_sim_digitalocean::{Act, Droplet, DropletStatus, Endpoint, Fault, Requests, TOKEN, When};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
 use super::{Cloud, await_balanced, configured, initialised, is_served, members, provider_id, start};
@@ -184,11 +185,40 @@ async fn a_plan_that_nobody_reads_any_more_ends_quietly_and_asks_nothing_more() 
     let command = command.stdin(Stdio::null()).stdout(writer).stderr(Stdio::piped()).kill_on_drop(true);
     let ended = command.spawn().unwrap().wait_with_output();
     let output = tokio::time::timeout(LIMIT, ended).await.unwrap().unwrap();
-    assert_eq!((output.status.code(), String::from_utf8(output.stderr).unwrap().as_str()), (Some(2), ""));
-    // Nodes come first.
+    // Nothing was found so far.
+    assert_eq!((output.status.code(), String::from_utf8(output.stderr).unwrap().as_str()), (Some(3), ""));
     let asked: Vec<String> = cloud.exchanges().into_iter().map(|exchange| exchange.uri).collect();
-    let is_asked = |path: &str| asked.iter().any(|uri| uri.starts_with(path));
-    assert!(is_asked("/v2/droplets") && !is_asked("/v2/load_balancers"), "{asked:?}");
+    assert!(!asked.iter().any(|uri| uri.starts_with("/v2/load_balancers")), "{asked:?}");
+    cloud.unsettled("no host runs: nothing is ever written");
+}
+
+/// It was noticed only with the next object, which may never come: `plan` went on to the end of the cluster.
+#[tokio::test]
+async fn a_plan_ends_when_its_reader_goes_and_not_with_the_next_object() {
+    let stage = Stage::new().await;
+    let cloud = Cloud::calm().await;
+    cloud.put_droplet(Droplet::new(201, "new"));
+    NodeFixture::new("new").register(stage.client()).await.unwrap();
+    serve(stage.client(), "web", json!({})).await;
+    let list = Requests::Of(Endpoint::Balancers);
+    let mut held = cloud.plan(Fault { times: usize::MAX, ..Fault::new(list, 1, When::Before, Act::Hold) });
+    let url = cloud.url();
+    let file = component("providers/digitalocean.wasm").unwrap();
+    let (environment, flags) = configured(&cloud, &file, &url, &[], &[]);
+    let mut command = Command::new(program().unwrap());
+    command.args(["plan", "--all", "--kubeconfig"]).arg(stage.kubeconfig()).args(flags).envs(environment);
+    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut running = command.spawn().unwrap();
+    // Nodes come first, and Services wait for the cloud.
+    let mut lines = BufReader::new(running.stdout.take().unwrap()).lines();
+    let first = tokio::time::timeout(LIMIT, lines.next_line()).await.unwrap().unwrap();
+    assert_eq!(first.as_deref(), Some("Node new"));
+    held.reached(LIMIT).await.unwrap();
+    drop(lines);
+    let output = tokio::time::timeout(LIMIT, running.wait_with_output()).await.unwrap().unwrap();
+    assert_eq!((output.status.code(), String::from_utf8(output.stderr).unwrap().as_str()), (Some(2), ""));
+    assert_eq!(held.struck(), 1, "it asked again");
+    cloud.forget_faults();
     cloud.unsettled("no host runs: nothing is ever written");
 }
 
@@ -304,6 +334,10 @@ async fn what_is_nobodys_or_is_not_there_or_cannot_be_read_is_said() {
     let planned = one(&["--all"]).await;
     assert_eq!((planned.code, planned.text.as_str()), (Some(1), ""), "{planned:?}");
     assert!(planned.error.contains("does not pass the gate (step check)"), "{planned:?}");
+    assert!(
+        planned.error.contains("; `wasm-ccm check /") && planned.error.contains("digitalocean.wasm --online`"),
+        "{planned:?}"
+    );
     cloud.check().unwrap();
     cloud.unsettled("its token is revoked: a plan ends at the gate");
 }

@@ -1,0 +1,72 @@
+//! Flags of `run` that another command has not. The parser only knows the flag of that command whose name is the most alike, which is for something
+//! else: for `check --provider=FILE` it proposed `--provider-key`.
+
+use std::ffi::OsString;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, CommandFactory as _};
+
+use super::{Cli, RUN};
+
+/// The same error, with what to do instead of such a flag. `words` are those of the command line.
+pub(crate) fn advised(error: clap::Error, words: &[OsString]) -> clap::Error {
+    let flag = match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(flag))) => flag.strip_prefix("--"),
+        _ => None,
+    };
+    let Some(flag) = flag else { return error };
+    let mut cli = Cli::command();
+    cli.build();
+    let is_of = |command: &Command| command.get_arguments().any(|argument| argument.get_long() == Some(flag));
+    let named = words.get(1).and_then(|name| name.to_str());
+    let (true, Some(command)) =
+        (cli.find_subcommand(RUN).is_some_and(is_of), named.and_then(|name| cli.find_subcommand_mut(name)))
+    else {
+        return error;
+    };
+    let name = command.get_name();
+    let words: Vec<String> = command.get_positionals().map(|word| word.get_id().as_str().to_uppercase()).collect();
+    let words = words.join(" ");
+    let advice = match (flag, words.starts_with("FILE")) {
+        ("provider", true) => format!("write the component's file without a flag, wasm-ccm {name} {words}"),
+        ("providers", true) => {
+            format!("it takes one component, by its file, wasm-ccm {name} {words}; `doctor` takes a list")
+        }
+        _ => "leave it out".to_owned(),
+    };
+    let told = format!("--{flag} is a flag of `run`, and `{name}` has none of that name: {advice}");
+    command.error(ErrorKind::UnknownArgument, told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse_from;
+
+    #[test]
+    fn a_flag_of_run_that_a_command_has_not_is_told_with_what_to_do_and_no_other_flag_is_proposed() {
+        let cases: [(&[&str], &str); 8] = [
+            (&["check", "--provider=a.wasm"], "write the component's file without a flag, wasm-ccm check FILE\n"),
+            (&["check", "--provider", "a.wasm"], "without a flag, wasm-ccm check FILE\n"),
+            (&["check", "--providers=a.yaml"], "by its file, wasm-ccm check FILE; `doctor` takes a list\n"),
+            (&["push", "--provider=a.wasm"], "without a flag, wasm-ccm push FILE TARGET\n"),
+            (&["inspect", "--provider=a.wasm"], "without a flag, wasm-ccm inspect FILE\n"),
+            (&["check", "a.wasm", "--cluster-cidr=10.0.0.0/8"], "`check` has none of that name: leave it out\n"),
+            (&["doctor", "--cluster-cidr=10.0.0.0/8"], "`doctor` has none of that name: leave it out\n"),
+            (&["explain", "--provider=a.wasm", "node", "n"], "`explain` has none of that name: leave it out\n"),
+        ];
+        for (words, advice) in cases {
+            let told = ["wasm-ccm"].iter().chain(words).map(OsString::from);
+            let told = parse_from(told).err().unwrap().to_string();
+            assert!(told.contains(advice) && !told.contains("tip:"), "{words:?}: {told}");
+            assert!(told.contains(&format!("Usage: wasm-ccm {} [OPTIONS]", words[0])), "{words:?}: {told}");
+        }
+    }
+
+    #[test]
+    fn a_misspelt_flag_is_still_told_with_the_one_that_was_meant() {
+        let words = ["wasm-ccm", "check", "a.wasm", "--allow-hosts=b"].map(OsString::from);
+        let told = parse_from(words).err().unwrap().to_string();
+        assert!(told.contains("'--allow-host'"), "{told}");
+    }
+}
