@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use ccm_apiserver::{
@@ -42,10 +41,6 @@ use crate::tasks::{self, EVENT_WRITER, PROVIDER_EVENT_WRITER, Tasks, in_order};
 use ccm_cli::RunArgs;
 use ccm_cli::controller_names::{Controller, Selection};
 
-/// How long a thread that reads files waits for more work. Each poll of a component needs one, once a second, so with the 10 seconds of tokio
-/// as many threads as ever worked at once would stay, each with its own memory.
-const IDLE_THREAD: Duration = Duration::from_millis(250);
-
 /// Runs until SIGTERM or SIGINT. `ignored` says which flags have no effect.
 ///
 /// # Errors
@@ -60,12 +55,7 @@ pub(crate) fn run(args: RunArgs, ignored: Option<String>) -> Result<()> {
     let setup = Setup { traces: sender.as_ref().map(Sender::metrics), ..Setup::read(args)? };
     let busy_calls =
         setup.providers.iter().map(|provider| provider.limits.sandbox.busy_calls).max().unwrap_or_default();
-    let workers = worker_threads(busy_calls);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(workers)
-        .thread_keep_alive(IDLE_THREAD)
-        .enable_all()
-        .build()?;
+    let runtime = tasks::runtime(worker_threads(busy_calls))?;
     let ended = runtime.block_on(async {
         let sending = sender.map(Sending::start);
         let process = Box::pin(Process::build(setup)).await?;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use ccm_controllers::GivenUp;
 use ccm_leader::Campaign;
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -19,6 +20,10 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How long the end of a process waits for its state folder.
 const LONGEST_SAYING: Duration = Duration::from_secs(1);
+
+/// How long a thread that reads files waits for more work. Each poll of a component needs one, once a second, so with the 10 seconds of tokio
+/// as many threads as ever worked at once would stay, each with its own memory.
+const IDLE_THREAD: Duration = Duration::from_millis(250);
 
 /// The tasks of the process. One that ends before it is told to ends the process: a controller that is gone must not look
 /// like one that has nothing to do.
@@ -155,6 +160,11 @@ impl Tasks {
         }
         ended.map(|(name, _)| name)
     }
+}
+
+/// What the tasks run in, with so many threads for them.
+pub(crate) fn runtime(workers: usize) -> std::io::Result<Runtime> {
+    Builder::new_multi_thread().worker_threads(workers).thread_keep_alive(IDLE_THREAD).enable_all().build()
 }
 
 /// Whether the process ended so because a task of it panicked.
