@@ -193,6 +193,14 @@ pub(crate) mod tests {
         (chosen.eligible, chosen.ids.len(), chosen.v4_only.is_empty())
     }
 
+    /// A machine that registered under another name while its old Node is there.
+    #[test]
+    fn a_droplet_behind_two_nodes_is_chosen_once() {
+        let backends = [7, 9, 7].map(|id| backend(id, V4));
+        let members = members(&backends).expect("good IDs");
+        assert_eq!(choose(&members, Kind::Regional, Network::External).ids, [7, 9]);
+    }
+
     #[test]
     fn do_158_159_a_node_is_classified_by_its_addresses() {
         for (addresses, expected) in [

@@ -16,6 +16,8 @@ pub(crate) const QUEUE_PERIOD: Duration = Duration::from_secs(10);
 struct Turn {
     last: Instant,
     pace: Pace,
+    /// Which of the loops with this name it is.
+    number: u64,
 }
 
 /// How often a loop turns.
@@ -34,7 +36,13 @@ impl Pace {
 
 /// The loops of this process that run, by name. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Pulses(Arc<Mutex<HashMap<&'static str, Turn>>>);
+pub struct Pulses(Arc<Mutex<Turns>>);
+
+#[derive(Default)]
+struct Turns {
+    begun: u64,
+    running: HashMap<&'static str, Turn>,
+}
 
 impl Pulses {
     /// A loop that begins now and turns at least once in each `period`.
@@ -47,9 +55,11 @@ impl Pulses {
     /// count, it waits for one of them at a time.
     #[must_use]
     pub fn begin_waiting(&self, name: &'static str, period: Duration, wait: Duration) -> Pulse {
-        let pulse = Pulse { name, pace: Pace { period, wait }, pulses: self.clone() };
-        pulse.beat();
-        pulse
+        let mut turns = self.0.lock();
+        turns.begun = turns.begun.wrapping_add(1);
+        let number = turns.begun;
+        turns.running.insert(name, Turn { last: Instant::now(), pace: Pace { period, wait }, number });
+        Pulse { name, number, pulses: self.clone() }
     }
 
     /// Why a loop with one of these names is stuck: it has not turned for more than so many of its periods. None of them need run.
@@ -59,7 +69,7 @@ impl Pulses {
     /// Names the loop.
     pub fn check(&self, names: &[&str], periods: u32) -> Result<(), String> {
         let now = Instant::now();
-        for (name, turn) in self.0.lock().iter().filter(|(name, _)| names.contains(name)) {
+        for (name, turn) in self.0.lock().running.iter().filter(|(name, _)| names.contains(name)) {
             let (silent, limit) = (now.saturating_duration_since(turn.last), turn.pace.limit(periods));
             if silent > limit {
                 return Err(format!(
@@ -75,28 +85,36 @@ impl Pulses {
 
 impl std::fmt::Debug for Pulses {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.0.lock().keys()).finish()
+        f.debug_list().entries(self.0.lock().running.keys()).finish()
     }
 }
 
 /// A loop that runs. Dropping it says that the loop has ended.
+///
+/// Whatever still has that of a loop that began before another one of the same name says nothing about that other one: a client, for example,
+/// is dropped by tasks of its own, some time after its loop.
 #[derive(Debug)]
 pub struct Pulse {
     name: &'static str,
-    pace: Pace,
+    number: u64,
     pulses: Pulses,
 }
 
 impl Pulse {
     /// The loop turns.
     pub fn beat(&self) {
-        self.pulses.0.lock().insert(self.name, Turn { last: Instant::now(), pace: self.pace });
+        if let Some(turn) = self.pulses.0.lock().running.get_mut(self.name).filter(|turn| turn.number == self.number) {
+            turn.last = Instant::now();
+        }
     }
 }
 
 impl Drop for Pulse {
     fn drop(&mut self) {
-        self.pulses.0.lock().remove(self.name);
+        let mut turns = self.pulses.0.lock();
+        if turns.running.get(self.name).is_some_and(|turn| turn.number == self.number) {
+            turns.running.remove(self.name);
+        }
     }
 }
 
@@ -143,5 +161,23 @@ mod tests {
         queue.await.unwrap();
         tokio::time::advance(3_600 * S).await;
         assert_eq!(pulses.check(&["Nodes"], PERIODS), Ok(()), "it has ended, and is not stuck");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_left_of_a_loop_hides_nothing_of_the_next_one_with_its_name() {
+        let pulses = Pulses::default();
+        let check = || pulses.check(&["looks"], PERIODS).is_ok();
+        let left = pulses.begin("looks", S);
+        let next = pulses.begin("looks", S);
+        tokio::time::advance(7 * S).await;
+        left.beat();
+        assert!(!check(), "the next one has not turned");
+        drop(left);
+        assert!(!check(), "nor has it ended");
+        next.beat();
+        assert!(check());
+        drop(next);
+        tokio::time::advance(7 * S).await;
+        assert!(check(), "it has ended");
     }
 }

@@ -143,6 +143,14 @@ impl Seen {
         matches!(*self.candidacy.borrow(), Candidacy::Leading)
     }
 
+    /// Who leads, where this process stands by and knows it.
+    pub fn holder(&self) -> Option<String> {
+        match &*self.candidacy.borrow() {
+            Candidacy::Standby { holder, .. } if !holder.is_empty() => Some(holder.clone()),
+            _ => None,
+        }
+    }
+
     /// One line.
     pub fn line(&self) -> String {
         let identity = &self.identity;

@@ -435,19 +435,34 @@ async fn look(parts: &DryRunParts, due: &BTreeSet<Look>, pulse: &Arc<Pulse>) -> 
     names
 }
 
-/// The same client, and each answer says that it goes on.
+/// The same client, and each request says that it goes on: when it is sent, and when it ends, be it by its limit.
 fn watched(client: &Client, pulse: &Arc<Pulse>) -> Client {
     let namespace = client.default_namespace().to_owned();
     let (client, pulse) = (client.clone(), Arc::clone(pulse));
     let service = tower::service_fn(move |request: Request<Body>| {
         let (client, pulse) = (client.clone(), Arc::clone(&pulse));
         async move {
-            let answer = client.send(request).await;
-            pulse.beat();
-            answer
+            let _beats = Beats::now(&pulse);
+            client.send(request).await
         }
     });
     Client::new(service, namespace)
+}
+
+/// Says that a loop turns, now and when it is dropped.
+struct Beats<'a>(&'a Pulse);
+
+impl<'a> Beats<'a> {
+    fn now(pulse: &'a Pulse) -> Self {
+        pulse.beat();
+        Self(pulse)
+    }
+}
+
+impl Drop for Beats<'_> {
+    fn drop(&mut self) {
+        self.0.beat();
+    }
 }
 
 /// So many of these at once as there is room for, of which each takes `bytes`; one at least.

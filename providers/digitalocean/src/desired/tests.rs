@@ -196,6 +196,19 @@ fn balancer(json: &str) -> Balancer {
     serde_json::from_str(json).expect("a load balancer")
 }
 
+/// Else a load balancer would be written with each look at it.
+#[test]
+fn droplets_in_another_order_or_said_twice_are_no_difference() {
+    let service_spec = ServiceSpec::of(&service(&[])).expect("it can be");
+    let fixed = Fixed::of_new(&service_spec, &config(), "nyc3".to_owned());
+    let wants = spec(&Parts { service_spec: &service_spec, fixed: &fixed, nodes: None, certificate: None });
+    let wants = Spec { droplet_ids: vec![7, 9], ..wants.expect("it can be") };
+    for (has, differs) in [("9, 7, 7", false), ("7, 9", false), ("7", true), ("7, 8", true)] {
+        let has = balancer(&format!(r#"{{"id": "x", "droplet_ids": [{has}]}}"#));
+        assert_eq!(members_differ(&has, &wants), differs, "{:?}", has.droplet_ids);
+    }
+}
+
 #[test]
 fn an_odd_load_balancer_of_somebody_else_is_read_all_the_same() {
     let odd = balancer(

@@ -35,8 +35,8 @@ pub(super) struct Asked {
     pub(super) answer: Option<Answer>,
     /// Who was asked, where there is an answer.
     pub(super) place: Option<String>,
-    /// A host has said that it does not lead.
-    stands_by: bool,
+    /// What a host that takes part in an election, and does not lead, makes of who does: it may know another one, of another Lease.
+    of_standby: Option<Lead>,
     /// What hosts that do not lead refuse: who refuses its first component does not become the leader.
     pub(super) refusals: Vec<Refusal>,
     /// Who leads, where there is no answer.
@@ -60,16 +60,17 @@ impl Asked {
             Ok(answer) if answer.leads => Self { answer: Some(answer), place: Some(place), ..Self::default() },
             Ok(answer) => {
                 let tried = format!("{place} does not lead and knows nothing of objects: {}", answer.leader);
-                Self { refusals: answer.refusals, stands_by: true, ..Self::failed(tried) }
+                let lead = answer.holder.map_or(Lead::Nobody, |_| Lead::Maybe);
+                Self { refusals: answer.refusals, of_standby: Some(lead), ..Self::failed(tried) }
             }
             Err(why) => Self::failed(format!("{place}: {why}")),
         }
     }
 
-    /// One that takes part in an election, and has not led: then nobody leads.
+    /// Who leads, where there is no Lease of the expected name.
     fn judged(self) -> Self {
-        match self.lead {
-            Lead::Unseen if self.stands_by => Self { lead: Lead::Nobody, ..self },
+        match (self.lead, self.of_standby) {
+            (Lead::Unseen, Some(lead)) => Self { lead, ..self },
             _ => self,
         }
     }
@@ -234,7 +235,9 @@ impl Place<'_> {
         for pod in hosts.into_iter().take(ASKED) {
             let one = self.ask(pod, "", target).await;
             asked.tried.extend(one.tried);
-            asked.stands_by |= one.stands_by;
+            if asked.of_standby != Some(Lead::Maybe) {
+                asked.of_standby = one.of_standby.or(asked.of_standby);
+            }
             if one.answer.is_some() || !one.refusals.is_empty() {
                 return Asked { answer: one.answer, place: one.place, refusals: one.refusals, ..asked }.judged();
             }

@@ -25,6 +25,8 @@ pub struct Answer {
     pub leads: bool,
     /// Who leads, as `/readyz` says it.
     pub leader: String,
+    /// The holder in the Lease, where that is another process than this one, and it knows it.
+    pub holder: Option<String>,
     /// None where no service controller runs, or another kind was asked for.
     pub service: Option<ServiceExplanation>,
     /// None where no node controller runs, or another kind was asked for.
@@ -93,6 +95,7 @@ impl Explained {
         let mut answer = Answer {
             leads: self.leader.as_ref().is_none_or(Seen::leads),
             leader: self.leader.as_ref().map_or_else(|| alone.to_owned(), Seen::line),
+            holder: self.leader.as_ref().and_then(Seen::holder),
             refusals: self.providers.refusals(),
             would_delete: would_write.as_ref().is_some_and(|would_write| would_write.deletes),
             dry_run: would_write.map(|would_write| would_write.lines),

@@ -340,8 +340,18 @@ async fn who_asks_one_that_does_not_lead_learns_who_has_the_lease() {
         let last = asked.tried.last().cloned().unwrap_or_default();
         assert!(last.contains(part) && (leads || asked.tried.len() == 2), "{part}: {:?}", asked.tried);
     }
-    let client = Server { has_lease: false, ..server() }.client();
-    let cluster = Place { client: &client, namespace: "kube-system", lease: "cloud-controller-manager" };
-    let asked = through(&of_page("no host".to_owned()), "the host at X".to_owned(), Some(cluster), &web).await;
-    assert_eq!((asked.lead, asked.answer.is_some()), (Lead::Unseen, false), "{:?}", asked.tried);
+    // One that knows who leads takes part under a Lease of another name.
+    let elsewhere = Answer {
+        leader: "leader: n9; this process, n8, stands by".into(),
+        holder: Some("n9".into()),
+        ..Answer::default()
+    };
+    for (page, lead) in
+        [("no host".to_owned(), Lead::Unseen), (serde_json::to_string(&elsewhere).unwrap(), Lead::Maybe)]
+    {
+        let client = Server { has_lease: false, ..server() }.client();
+        let cluster = Place { client: &client, namespace: "kube-system", lease: "cloud-controller-manager" };
+        let asked = through(&of_page(page), "the host at X".to_owned(), Some(cluster), &web).await;
+        assert_eq!((asked.lead, asked.answer.is_some()), (lead, false), "{:?}", asked.tried);
+    }
 }

@@ -8,7 +8,8 @@ use super::*;
 const PERIODS: u32 = 6;
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// An API server that takes so many seconds to say which Nodes were deleted lately, which each look at Nodes asks.
+/// An API server that takes so many seconds for each answer about Nodes that were deleted lately, which each look at Nodes asks for. Of Events it
+/// has three pages.
 fn slow(seconds: Arc<AtomicU64>) -> Client {
     let service = tower::service_fn(move |request: Request<Body>| {
         let seconds = Arc::clone(&seconds);
@@ -16,10 +17,14 @@ fn slow(seconds: Arc<AtomicU64>) -> Client {
             if request.uri().query().unwrap_or_default().contains("watch=") {
                 return std::future::pending().await;
             }
-            if request.uri().path().contains("/configmaps/") {
+            let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+            let mut list = json!({ "metadata": { "resourceVersion": "7" }, "items": [] });
+            if path.ends_with("/events") && !query.contains("continue=3") {
+                list["metadata"]["continue"] = json!(if query.contains("continue=2") { "3" } else { "2" });
+            }
+            if path.contains("/configmaps/") || path.ends_with("/events") {
                 tokio::time::sleep(Duration::from_secs(seconds.load(Ordering::Relaxed))).await;
             }
-            let list = json!({ "metadata": { "resourceVersion": "7" }, "items": [] });
             Ok::<_, Infallible>(Response::new(Body::from(list.to_string().into_bytes())))
         }
     });
