@@ -271,13 +271,11 @@ impl Explainer {
             let views = self.0.lock();
             (views.service.clone(), views.node.clone(), views.lifecycle.clone())
         };
-        let (unready, held) = lifecycle.and_then(|view| view.troubles(most)).unzip();
-        let services = service.and_then(|view| view.troubles(most));
-        let of_nodes = match node {
-            Some(view) => view.troubles(most).await,
-            None => None,
-        };
-        let (uninitialised, unmanaged) = of_nodes.unzip();
+        let (services, of_nodes, of_lifecycle) =
+            tokio::join!(async { service?.troubles(most).await }, async { node?.troubles(most).await }, async {
+                lifecycle?.troubles(most).await
+            },);
+        let ((uninitialised, unmanaged), (unready, held)) = (of_nodes.unzip(), of_lifecycle.unzip());
         Troubles { services, uninitialised, unmanaged, unready, held }
     }
 }

@@ -33,6 +33,8 @@ use crate::object_name::ObjectName;
 use crate::pulse::QUEUE_PERIOD;
 use crate::shrink::shrink;
 
+#[cfg(test)]
+pub(crate) use place::Question;
 pub(crate) use place::{Place, Places, Questions, places};
 
 /// How often it is looked at what is being worked on, as upstream.

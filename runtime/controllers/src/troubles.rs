@@ -2,7 +2,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | cost | one pass over each memory and over the stored Nodes; one question to the queue of Nodes, for what is returned; only that is copied |
+//! | cost | one pass over each memory and over the stored Nodes; one question to each queue, for what is returned; only that is copied |
 //! | locks | those of the memories, one after the other, for the time of a pass |
 //! | secrets | none: what is said of a failure is what Events and conditions say |
 //! | not known | a controller that does not run says nothing at all |
@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::explain::{HeldDeletion, Next};
+use crate::queue::Places;
 
 /// The first of many.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,18 +23,16 @@ pub struct Listed<T> {
 }
 
 /// A Service that is not as it should be.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ServiceTrouble {
     /// `namespace/name`.
     pub name: String,
     /// The reason of its condition `LoadBalancerReady`.
     pub reason: &'static str,
-    /// What was tried and what came of it, where that is known.
+    /// What was tried and what came of it, or else what was decided, where that is known.
     pub why: Option<String>,
-    /// When the next try is; none where it waits for a change, or where nothing is planned.
-    pub next_try: Option<Duration>,
-    /// Only a change helps: of the Service, or of its provider.
-    pub waits_for_change: bool,
+    /// When there is work on it next.
+    pub next: Next,
 }
 
 /// A Node that waits for its initialisation.
@@ -52,7 +51,7 @@ pub struct UninitialisedNode {
 }
 
 /// A Node that is not Ready.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct UnreadyNode {
     /// Its name.
     pub name: String,
@@ -60,8 +59,8 @@ pub struct UnreadyNode {
     pub answer: Option<&'static str>,
     /// Why the cloud gave no answer.
     pub failure: Option<String>,
-    /// When the cloud is asked next; none where that is due, or the Node was deleted.
-    pub next_look: Option<Duration>,
+    /// When it is looked at next.
+    pub next: Next,
 }
 
 /// A Node whose deletion exceeds a budget.
@@ -86,6 +85,25 @@ pub struct Troubles {
     pub unready: Option<Listed<UnreadyNode>>,
     /// Deletions that exceed a budget.
     pub held: Option<Listed<HeldNode>>,
+}
+
+impl<T> Listed<T> {
+    /// Says when there is work on each of the first, as the queue says it. What waits for a change has said so.
+    pub(crate) async fn placed<K>(
+        mut self,
+        places: &Places<K>,
+        key: impl Fn(&T) -> K,
+        next: impl Fn(&mut T) -> &mut Next,
+    ) -> Self {
+        let keys: Vec<K> = self.first.iter().map(key).collect();
+        // A queue that is stuck would make whoever asks wait for nothing.
+        let found = if keys.is_empty() { None } else { places.of_all(keys).await };
+        for (one, place) in self.first.iter_mut().zip(found.unwrap_or_default()) {
+            let next = next(one);
+            *next = Next::of(Some(place), *next == Next::OnChange);
+        }
+        self
+    }
 }
 
 /// Counts all, and keeps the first by name.

@@ -61,12 +61,19 @@ fn rows<T, R>(Listed { all, first }: Listed<T>, row: impl Fn(T) -> R) -> Rows<R>
     Rows { all, first: first.into_iter().map(row).collect() }
 }
 
-fn service(ServiceTrouble { name, reason, why, next_try, waits_for_change }: ServiceTrouble) -> Trouble {
-    let next = match next_try {
-        Some(left) => Some(format!("next try in {}", about(left.as_secs_f64()))),
-        None => waits_for_change.then(|| "tried again when the Service or its provider changes".to_owned()),
-    };
-    Trouble { name, reason: reason.to_owned(), why, next }
+fn service(ServiceTrouble { name, reason, why, next }: ServiceTrouble) -> Trouble {
+    Trouble { name, reason: reason.to_owned(), why, next: told(next, "try", "the Service or its provider changes") }
+}
+
+/// When there is the next `try` or `look`.
+fn told(next: Next, what: &str, change: &str) -> Option<String> {
+    Some(match next {
+        Next::Unknown => return None,
+        Next::Running(time) => format!("a {what} is under way for {}", about(time)),
+        Next::In(left) => format!("next {what} in {}", about(left)),
+        Next::OnChange => format!("next {what} when {change}"),
+        Next::OnChangeOr(left) => format!("next {what} when {change}, else in {}", about(left)),
+    })
 }
 
 fn uninitialised_node(node: UninitialisedNode) -> Trouble {
@@ -76,15 +83,7 @@ fn uninitialised_node(node: UninitialisedNode) -> Trouble {
         (Some(reaction), None) => format!("the last try failed: {reaction}"),
         (None, None) => "it waits for the cloud's answer".to_owned(),
     };
-    const CHANGE: &str = "tried again when the Node changes";
-    let next = match next {
-        Next::Unknown => None,
-        Next::Running(time) => Some(format!("a try is under way for {}", about(time))),
-        Next::In(left) => Some(format!("next try in {}", about(left))),
-        Next::OnChange => Some(CHANGE.to_owned()),
-        Next::OnChangeOr(left) => Some(format!("{CHANGE}, else in {}", about(left))),
-    };
-    Trouble { name, reason, why, next }
+    Trouble { name, reason, why, next: told(next, "try", "the Node changes") }
 }
 
 /// In the words of `doctor` and `explain`.
@@ -97,14 +96,13 @@ fn unmanaged(listed: Listed<String>) -> Unmanaged {
     Unmanaged { found: kubelet::FOUND.to_owned(), fix, nodes }
 }
 
-fn unready_node(UnreadyNode { name, answer, failure, next_look }: UnreadyNode) -> Trouble {
+fn unready_node(UnreadyNode { name, answer, failure, next }: UnreadyNode) -> Trouble {
     let reason = match (answer, &failure) {
         (None, _) => "the cloud was not asked yet".to_owned(),
         (Some(reaction), Some(_)) => format!("the cloud gave no answer: {reaction}"),
         (Some(answer), None) => format!("machine: {answer}"),
     };
-    let next = next_look.map(|left| format!("looked at again in {}", about(left.as_secs_f64())));
-    Trouble { name, reason, why: failure, next }
+    Trouble { name, reason, why: failure, next: told(next, "look", "the Node changes") }
 }
 
 fn provider(source: &str, known: &ProviderStatus) -> Provider {

@@ -33,16 +33,11 @@ impl NodeView {
 
     /// Nodes that wait for their initialisation, and those that no manager is asked to initialise; none where the controller does not run any more.
     pub(crate) async fn troubles(&self, most: usize) -> Option<(Listed<UninitialisedNode>, Listed<String>)> {
-        let (mut waiting, unmanaged) = {
+        let (waiting, unmanaged) = {
             let syncer = self.syncer.upgrade()?;
             (syncer.memory.troubles(most), syncer.unmanaged(most))
         };
-        let keys: Vec<_> = waiting.first.iter().map(|node| ObjectRef::new(&node.name)).collect();
-        // A queue that is stuck would make whoever asks wait for nothing.
-        let places = if keys.is_empty() { None } else { self.places.of_all(keys).await };
-        for (node, place) in waiting.first.iter_mut().zip(places.unwrap_or_default()) {
-            node.next = Next::of(Some(place), node.next == Next::OnChange);
-        }
+        let waiting = waiting.placed(&self.places, |node| ObjectRef::new(&node.name), |node| &mut node.next).await;
         Some((waiting, unmanaged))
     }
 }

@@ -30,9 +30,13 @@ impl NodeLifecycleView {
     }
 
     /// Nodes that are not Ready, and deletions that are held; none where the controller does not run any more.
-    pub(crate) fn troubles(&self, most: usize) -> Option<(Listed<UnreadyNode>, Listed<HeldNode>)> {
-        let syncer = self.syncer.upgrade()?;
-        Some(syncer.memory.troubles(most, syncer.budget.settings().period))
+    pub(crate) async fn troubles(&self, most: usize) -> Option<(Listed<UnreadyNode>, Listed<HeldNode>)> {
+        let (unready, held) = {
+            let syncer = self.syncer.upgrade()?;
+            syncer.memory.troubles(most, syncer.budget.settings().period)
+        };
+        let unready = unready.placed(&self.places, |node| ObjectRef::new(&node.name), |node| &mut node.next).await;
+        Some((unready, held))
     }
 }
 

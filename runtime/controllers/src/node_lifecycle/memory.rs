@@ -16,7 +16,7 @@ use super::deletion_budget::Spent;
 use super::metrics::NodeLifecycleMetrics;
 use super::node_state::{Identity, digest};
 use super::settings::NodeLifecycleSettings;
-use crate::explain::{HeldDeletion, LifecycleExplanation, ago};
+use crate::explain::{HeldDeletion, LifecycleExplanation, Next, ago};
 use crate::shrink::shrink;
 use crate::store::Node;
 use crate::troubles::{self, HeldNode, Listed, Lister};
@@ -272,17 +272,15 @@ impl Memory {
     /// Nodes that are not Ready, and those of them whose deletion is held, each the first by name. `period` is that of the budget.
     pub(crate) fn troubles(&self, most: usize, period: Duration) -> (Listed<troubles::UnreadyNode>, Listed<HeldNode>) {
         let (mut unready, mut held) = (Lister::new(most), Lister::new(most));
-        let now = Instant::now();
         for (name, entry) in self.nodes.lock().iter() {
             if let Some(by) = &entry.held_by {
                 held.add(name.clone(), |name| HeldNode { name, by: by.explained(period) });
             }
-            let left = entry.next.checked_duration_since(now);
             unready.add(name.clone(), |name| troubles::UnreadyNode {
                 name,
                 answer: entry.last.map(|(answer, _)| answer),
                 failure: entry.failure.as_ref().map(|(why, _)| why.clone()),
-                next_look: left.filter(|left| !entry.is_deleted && !left.is_zero()),
+                next: Next::Unknown,
             });
         }
         (unready.listed(), held.listed())

@@ -26,8 +26,8 @@ pub(crate) struct Places<K>(mpsc::Sender<Question<K>>);
 
 /// What somebody wants to know.
 pub(crate) struct Question<K> {
-    pub(super) keys: Vec<K>,
-    pub(super) answer: oneshot::Sender<Vec<Place>>,
+    pub(crate) keys: Vec<K>,
+    pub(crate) answer: oneshot::Sender<Vec<Place>>,
 }
 
 /// Goes to the queue.

@@ -34,8 +34,20 @@ impl ServiceView {
     }
 
     /// Services that are not as they should be; none where the controller does not run any more.
-    pub(crate) fn troubles(&self, most: usize) -> Option<Listed<ServiceTrouble>> {
-        Some(self.syncer.upgrade()?.memory.troubles(most))
+    pub(crate) async fn troubles(&self, most: usize) -> Option<Listed<ServiceTrouble>> {
+        let key = |service: &ServiceTrouble| {
+            let (namespace, name) = service.name.split_once('/').unwrap_or_default();
+            Key::new(name).within(namespace)
+        };
+        let listed = {
+            let syncer = self.syncer.upgrade()?;
+            let mut listed = syncer.memory.troubles(most);
+            for untried in listed.first.iter_mut().filter(|service| service.why.is_none()) {
+                untried.why = syncer.known(&key(untried)).0.decision.map(|decision| decision.text);
+            }
+            listed
+        };
+        Some(listed.placed(&self.places, key, |service| &mut service.next).await)
     }
 }
 

@@ -9,13 +9,13 @@ use k8s_openapi::api::core::v1::Service;
 use parking_lot::Mutex;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use tokio::time::Instant;
 
 use super::claims::Claims;
 use super::ensured_record::Record;
 use super::entry::ServiceEntry;
 use super::key::Key;
 use super::metrics::{ReasonLabel, ServiceMetrics};
+use crate::explain::Next;
 use crate::metrics::now_seconds;
 use crate::object_name::ObjectName as _;
 use crate::store::{FirstList, Lists};
@@ -201,9 +201,9 @@ impl Memory {
             let tell = |name| {
                 let attempt = entry.attempt.as_ref();
                 let waits_for_change = attempt.is_some_and(|attempt| attempt.until_change);
-                let left = attempt.and_then(|attempt| attempt.until.checked_duration_since(Instant::now()));
                 let why = attempt.map(|attempt| attempt.why.clone());
-                ServiceTrouble { name, reason, why, next_try: left.filter(|_| !waits_for_change), waits_for_change }
+                let next = if waits_for_change { Next::OnChange } else { Next::Unknown };
+                ServiceTrouble { name, reason, why, next }
             };
             lister.add(key.object_name(), tell);
         }

@@ -12,14 +12,15 @@ fn trouble(name: &str, reason: &str, why: Option<&str>, next: Option<&str>) -> T
 
 #[test]
 fn a_service_says_when_its_next_try_is_or_what_it_waits_for() {
-    let of = |next_try, waits_for_change| {
+    let of = |next| {
         let (name, why) = ("default/web".to_owned(), Some("it is refused".to_owned()));
-        service(ServiceTrouble { name, reason: "QuotaExceeded", why, next_try, waits_for_change })
+        service(ServiceTrouble { name, reason: "QuotaExceeded", why, next })
     };
     let told = |next| trouble("default/web", "QuotaExceeded", Some("it is refused"), next);
-    assert_eq!(of(Some(Duration::from_millis(29_100)), false), told(Some("next try in 30 s")));
-    assert_eq!(of(None, true), told(Some("tried again when the Service or its provider changes")));
-    assert_eq!(of(None, false), told(None));
+    assert_eq!(of(Next::In(29.1)), told(Some("next try in 30 s")));
+    assert_eq!(of(Next::Running(7.0)), told(Some("a try is under way for 7 s")));
+    assert_eq!(of(Next::OnChange), told(Some("next try when the Service or its provider changes")));
+    assert_eq!(of(Next::Unknown), told(None));
 }
 
 #[test]
@@ -34,8 +35,8 @@ fn a_node_that_is_not_initialised_says_what_came_of_the_last_try_and_when_the_ne
         (Next::Unknown, None),
         (Next::Running(2.5), Some("a try is under way for 3 s")),
         (Next::In(29.1), Some("next try in 30 s")),
-        (Next::OnChange, Some("tried again when the Node changes")),
-        (Next::OnChangeOr(43_200.0), Some("tried again when the Node changes, else in 12 h")),
+        (Next::OnChange, Some("next try when the Node changes")),
+        (Next::OnChangeOr(43_200.0), Some("next try when the Node changes, else in 12 h")),
     ] {
         assert_eq!(of(Some("retry"), None, next), trouble("n1", "the last try failed: retry", why, told));
     }
@@ -59,17 +60,20 @@ fn nodes_that_nobody_initialises_are_told_with_one_reason_and_one_command() {
 
 #[test]
 fn a_node_that_is_not_ready_says_what_the_cloud_says_of_its_machine() {
-    let of = |answer, failure: Option<&str>, next_look| {
+    let of = |answer, failure: Option<&str>, next| {
         let failure = failure.map(str::to_owned);
-        unready_node(UnreadyNode { name: "n1".into(), answer, failure, next_look })
+        unready_node(UnreadyNode { name: "n1".into(), answer, failure, next })
     };
-    let next = Some("looked at again in 5 s");
-    assert_eq!(of(Some("stopped"), None, Some(Duration::from_secs(5))), trouble("n1", "machine: stopped", None, next));
+    let none = Next::Unknown;
     assert_eq!(
-        of(Some("throttled"), Some("429"), None),
+        of(Some("stopped"), None, Next::In(4.2)),
+        trouble("n1", "machine: stopped", None, Some("next look in 5 s"))
+    );
+    assert_eq!(
+        of(Some("throttled"), Some("429"), none),
         trouble("n1", "the cloud gave no answer: throttled", Some("429"), None)
     );
-    assert_eq!(of(None, None, None), trouble("n1", "the cloud was not asked yet", None, None));
+    assert_eq!(of(None, None, none), trouble("n1", "the cloud was not asked yet", None, None));
 }
 
 #[test]

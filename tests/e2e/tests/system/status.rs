@@ -194,7 +194,7 @@ async fn the_page_shows_what_metrics_providerz_and_the_objects_say() {
     }
     has_all(
         &section(&page, "services"),
-        &[ATTACK, "next try in ", "tried again when the Service or its provider changes"],
+        &[ATTACK, "next try in ", "next try when the Service or its provider changes"],
     );
     has_all(&section(&page, "uninitialised"), &["n703 the last try failed: retry "]);
     let unmanaged = [

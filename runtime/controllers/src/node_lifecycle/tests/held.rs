@@ -6,8 +6,9 @@ use std::time::Duration;
 use ccm_cloud::{FailedRequest, Failure, Finding, Need, Reaction};
 
 use super::{Bench, lost};
-use crate::explain::HeldDeletion;
-use crate::node_lifecycle::{DeletionBudget, NodeLifecycleSettings};
+use crate::explain::{HeldDeletion, Next};
+use crate::node_lifecycle::{DeletionBudget, NodeLifecycleSettings, NodeLifecycleView};
+use crate::queue::{Place, Question, places};
 use crate::testing::{found, node};
 use crate::troubles::HeldNode;
 
@@ -210,11 +211,22 @@ async fn all_nodes_that_are_not_ready_are_listed_by_name_and_so_are_the_deletion
     let stuck = unready.first.last().cloned().expect("the last by name");
     let why = stuck.failure.as_deref().is_some_and(|why| why.contains("too many requests"));
     assert!(stuck.name == "stuck" && stuck.answer == Some("throttled") && why, "{stuck:?}");
-    assert!(stuck.next_look.is_some_and(|left| left <= Duration::from_secs(300)), "{stuck:?}");
     let by = HeldDeletion { provider: "fake".into(), limit: 3, nodes: 6, period_seconds: 600 };
     assert_eq!(
         (held.all as f64, held.first),
         (bench.scraped(HELD), vec![HeldNode { name: "n03".into(), by: by.clone() }])
     );
     assert_eq!(by.to_string(), "no more than 3 of the 6 nodes of provider fake are deleted within 600 s");
+    // When it is looked at next, the queue knows.
+    let (places, mut questions) = places();
+    let syncer = Arc::new(bench.syncer);
+    let view = NodeLifecycleView { syncer: Arc::downgrade(&syncer), places };
+    let queue = async {
+        let Question { keys, answer } = questions.recv().await.expect("it is asked");
+        answer.send(keys.iter().map(|_| Place::Planned(Duration::from_secs(47))).collect())
+    };
+    let (listed, asked) = tokio::join!(view.troubles(2), queue);
+    assert!(asked.is_ok(), "somebody waits for it");
+    let nexts: Vec<_> = listed.expect("the controller is there").0.first.iter().map(|node| node.next).collect();
+    assert_eq!(nexts, [Next::In(47.0), Next::In(47.0)]);
 }

@@ -6,16 +6,19 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::explain::{CloudRequest, Next, ServiceExplanation};
-use crate::queue::places;
+use crate::queue::{Place, Question, places};
 use crate::service::ServiceView;
 use crate::troubles::{Listed, ServiceTrouble};
 
 /// Without a queue, which alone knows when the next try is.
-async fn explained(bench: &Bench, name: &str) -> ServiceExplanation {
+pub(super) fn view(bench: &Bench) -> ServiceView {
     let (places, questions) = places();
     drop(questions);
-    let view = ServiceView { syncer: Arc::downgrade(&bench.syncer), places };
-    view.explain("default", name).await.expect("the controller is there")
+    ServiceView { syncer: Arc::downgrade(&bench.syncer), places }
+}
+
+async fn explained(bench: &Bench, name: &str) -> ServiceExplanation {
+    view(bench).explain("default", name).await.expect("the controller is there")
 }
 
 fn failed_request() -> FailedRequest {
@@ -160,13 +163,25 @@ async fn of_all_services_those_that_are_not_ready_are_listed_by_name_with_the_re
     let Listed { all, first } = troubles(2);
     let told = |reaction: &str| Some(format!("failed to ensure load balancer: the cloud refuses ({reaction})"));
     let [api, web] = <[ServiceTrouble; 2]>::try_from(first).expect("two of them");
-    assert_eq!((all, web.next_try.is_some_and(|left| left > Duration::from_secs(1))), (3, true), "{web:?}");
-    let expected = |name: &str, reason, why, next_try, waits_for_change| {
+    let expected = |name: &str, reason, why, next| {
         let name = format!("default/{name}");
-        ServiceTrouble { name, reason, why, next_try, waits_for_change }
+        ServiceTrouble { name, reason, why, next }
     };
-    assert_eq!(api, expected("api", "InvalidService", told("invalid"), None, true));
-    assert_eq!(web, expected("web", "QuotaExceeded", told("quota"), web.next_try, false));
+    let [of_api, of_web] = [("api", "InvalidService", "invalid"), ("web", "QuotaExceeded", "quota")];
+    let expected = |(name, reason, why): (&str, _, _), next| expected(name, reason, told(why), next);
+    assert_eq!((all, &api, &web), (3, &expected(of_api, Next::OnChange), &expected(of_web, Next::Unknown)));
+    // The queue knows when, and that one is under way.
+    let (places, mut questions) = places();
+    let view = ServiceView { syncer: Arc::downgrade(&bench.syncer), places };
+    let queue = async {
+        let Question { keys, answer } = questions.recv().await.expect("it is asked");
+        assert_eq!(keys, [key("api"), key("web")]);
+        answer.send(vec![Place::Planned(Duration::from_secs(43_200)), Place::Running(Duration::from_secs(7))])
+    };
+    let (listed, asked) = tokio::join!(view.troubles(2), queue);
+    assert!(asked.is_ok(), "somebody waits for it");
+    let listed = listed.expect("the controller is there").first;
+    assert_eq!(listed, [expected(of_api, Next::OnChangeOr(43_200.0)), expected(of_web, Next::Running(7.0))]);
     tokio::time::advance(Duration::from_secs(600)).await;
     bench.sync("web").await;
     let names: Vec<_> = bench.syncer.memory.troubles(9).first.into_iter().map(|one| one.name).collect();

@@ -132,6 +132,9 @@ async fn a_configuration_that_serves_a_class_no_more_strands_its_load_balancers_
         }
         assert_eq!(untouched(&bench, &[&red, &blue]), before, "{what}");
         assert_eq!(bench.scraped("ccm_services_not_ready{reason=\"Stranded\"}"), 1.0, "{what}");
+        let listed = explain::view(&bench).troubles(9).await.expect("the controller is there").first;
+        let why = listed.first().and_then(|one| one.why.as_deref()).unwrap_or_default();
+        assert_starts(why, "leave the load balancer alone with red: ");
         let events = bench.events().await;
         let warnings: Vec<_> = events.iter().filter(|event| event.starts_with("Warning")).collect();
         assert_eq!(warnings.len(), 1, "{what}: {events:?}");
