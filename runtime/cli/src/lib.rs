@@ -78,19 +78,25 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Show what a component says of itself: name, version, interfaces, settings, endpoints, and the credentials and annotations that it
     /// uses, with the flags that grant them.
+    #[command(args_override_self = true)]
     Inspect(InspectArgs),
     /// Show the annotations that a component declares: what their values look like, and what it does with a wrong one. As cel, print admission
     /// policies that refuse what the webhook would refuse for them, for clusters without the webhook.
+    #[command(args_override_self = true)]
     Annotations(Box<AnnotationsArgs>),
     /// Check whether `run` would accept a component. If not, print the reason and exit with code 1.
+    #[command(args_override_self = true)]
     Check(Box<CheckArgs>),
     /// Write a component to a ConfigMap, if `run` would accept it.
+    #[command(args_override_self = true)]
     Push(Box<PushArgs>),
     /// Look for what keeps the cluster and the host from working together: rights, Leases, pods of the host, other managers, Nodes, providers,
     /// the way to the cloud and its limit, Services, certificates. Print one line for each with what is wrong and the fix. Nothing is changed.
+    #[command(args_override_self = true)]
     Doctor(Box<DoctorArgs>),
     /// Explain why a Service or a Node is as it is: who takes care of it, the last decision, the failing request to the cloud, the next try, and
     /// what to do. Nothing is changed.
+    #[command(args_override_self = true)]
     Explain(ExplainArgs),
     /// Show what `run` with the same flags would write, to the clouds and to the cluster, for one object or for all. Nothing is changed. Exit with
     /// code 2 if there is something to write.
@@ -98,12 +104,16 @@ pub enum Command {
     Plan(Box<PlanArgs>),
     /// List what would be left in the cluster without the host: finalizers, conditions, taints, and objects of the manifests, with the command
     /// that removes each. Nothing is changed.
+    #[command(args_override_self = true)]
     Uninstall(UninstallArgs),
     /// Write the first files of a provider into a new folder: it builds, has tests, and passes `check`.
+    #[command(args_override_self = true)]
     New(NewArgs),
     /// Print the script with which a shell completes commands and flags.
+    #[command(args_override_self = true)]
     Completion(CompletionArgs),
     /// Write man pages: one for each command.
+    #[command(args_override_self = true)]
     Man(ManArgs),
     /// Print the JSON schema of a --providers file.
     ProvidersSchema,
@@ -357,7 +367,7 @@ fn parse_from(words: impl IntoIterator<Item = OsString>) -> Result<(Cli, Vec<&'s
     let given = words.clone();
     let mut ignored = Vec::new();
     let mut cli = Cli::command();
-    let called = [RUN, PLAN].into_iter().find(|name| words.get(1).is_some_and(|word| word == name));
+    let called = words.get(1).and_then(|word| word.to_str()).map(ToOwned::to_owned);
     if let Some(command) = called.and_then(|name| cli.find_subcommand_mut(name)) {
         let sorted = upstream::sort(command, words.split_off(2))
             .map_err(|why| Cli::command().error(ErrorKind::InvalidValue, why))?;

@@ -1,12 +1,15 @@
-//! The arguments of `run` as upstream's flags are written: booleans with or without a value, the last one of several counts,
+//! The arguments of a command as upstream's flags are written: booleans with or without a value, the last one of several counts,
 //! underscores for dashes.
 //!
-//! Some flags of upstream have nothing to set here. Stock manifests carry them, so they are taken, and one line says why they do nothing.
+//! Some flags of upstream have nothing to set here. Stock manifests carry them, so `run` and `plan` take them, and one line says why they do
+//! nothing.
 
 use std::ffi::OsString;
 
 use ccm_rollout::config::duration;
 use clap::{ArgAction, Command};
+
+use super::{PLAN, RUN};
 
 #[cfg(test)]
 mod tests;
@@ -28,12 +31,13 @@ pub(crate) struct Arguments {
 pub(crate) fn sort(command: &Command, given: impl IntoIterator<Item = OsString>) -> Result<Arguments, String> {
     let mut given = given.into_iter();
     let mut sorted = Arguments::default();
+    let takes_inert = [RUN, PLAN].contains(&command.get_name());
     while let Some(word) = given.next() {
         let Some((name, value)) = word.to_str().and_then(flag) else {
             sorted.known.push(word);
             continue;
         };
-        if let Some(inert) = INERT.iter().find(|inert| inert.name == name) {
+        if let Some(inert) = INERT.iter().find(|inert| takes_inert && inert.name == name) {
             let value = match (value, inert.kind) {
                 (Some(value), _) => value.to_owned(),
                 (None, Kind::Bool) => "true".to_owned(),

@@ -114,6 +114,32 @@ fn lists_add_up_scalars_are_replaced_and_underscores_are_dashes() {
     assert_eq!((args.cluster_name.as_str(), args.v), ("b", 3));
 }
 
+/// The reference says it of all commands, and it was so of `run` and `plan` alone.
+#[test]
+fn the_flags_of_each_command_are_written_as_those_of_run() {
+    let parsed = |words: &[&str]| {
+        let words = ["wasm-ccm"].iter().chain(words).map(OsString::from);
+        parse_from(words).map(|(cli, _)| cli.command).map_err(|error| error.to_string())
+    };
+    let Chosen::Check(args) = parsed(&["check", "a.wasm", "--allow_host=x", "--allow-host=y"]).unwrap() else {
+        panic!()
+    };
+    assert_eq!(args.config.grants.allow_host, ["x", "y"]);
+    let Chosen::Doctor(args) = parsed(&["doctor", "--leader_elect=false", "--online=false"]).unwrap() else { panic!() };
+    let settings = args.settings().unwrap();
+    assert!(!settings.online && !settings.is_elected);
+    for words in [
+        &["explain", "service", "web", "--leader_elect_resource_name", "x", "--leader-elect-resource-name=y"][..],
+        &["uninstall", "--plan=false", "--plan", "--leader_elect_resource_namespace=x"],
+        &["inspect", "a.wasm", "--output=json", "--output", "text"],
+    ] {
+        let told = parsed(words).map(|_| ()).err();
+        assert_eq!(told, None, "{words:?}");
+    }
+    let told = parsed(&["doctor", "--kubeconfig", "--online"]).map(|_| ()).unwrap_err();
+    assert!(told.contains("--kubeconfig needs a value, and --online follows it"), "{told}");
+}
+
 /// `--webhooks --provider FILE` once asked for a webhook of the name `--provider`, and said of FILE that it belongs to no flag.
 #[test]
 fn a_flag_whose_value_was_forgotten_takes_no_flag_as_its_value() {

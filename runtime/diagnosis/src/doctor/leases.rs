@@ -129,9 +129,11 @@ impl Judge<'_> {
         let hold = match standing {
             _ if self.is_dry_run => return self.beside(standing, now),
             _ if !self.is_elected => return (vec![check.good("there is no leader election")], Led::Unknown),
-            None => return (vec![self.nobody(format!("there is no Lease {place}: no host has ever led"))], Led::No),
+            None => {
+                return (vec![self.nobody(format!("there is no Lease {place}: no host has led under it"))], Led::No);
+            }
             Some(Standing::Free) => {
-                return (vec![self.nobody(format!("nobody holds Lease {place}: no host works"))], Led::No);
+                return (vec![self.nobody(format!("nobody holds Lease {place}: no host leads under it"))], Led::No);
             }
             Some(Standing::Expired(hold)) => {
                 let Hold { holder, promised, .. } = hold;
@@ -177,7 +179,7 @@ impl Judge<'_> {
     fn nobody(&self, found: String) -> Finding {
         let (label, value) = LABEL;
         let fix = format!(
-            "`kubectl -n {} get pods -l {label}={value}`, then the log and /readyz of a pod; for a Lease of another name, --leader-elect-resource-name",
+            "`kubectl -n {} get pods -l {label}={value}`, then the log and /readyz of a pod; for a Lease of another name, --leader-elect-resource-name; for hosts without election, --leader-elect=false",
             self.peers.namespace
         );
         Check::Leases.wrong(found, fix)
@@ -278,10 +280,18 @@ mod tests {
         let expired = ours(Standing::Expired(hold("a_1", "2026-11-26T09:59:44Z", None)));
         let gone = "Wrong nobody leads: a_1 is in Lease kube-system/wasm-ccm, and did not renew it in 15s of looking (last renewed 16s ago by the clock of the holder)";
         assert_eq!(expired, (vec![gone.to_owned()], Led::No));
-        let free = "Wrong nobody holds Lease kube-system/wasm-ccm: no host works".to_owned();
+        let free = "Wrong nobody holds Lease kube-system/wasm-ccm: no host leads under it".to_owned();
         assert_eq!(ours(Standing::Free), (vec![free], Led::No));
-        let never = "Wrong there is no Lease kube-system/wasm-ccm: no host has ever led".to_owned();
+        let never = "Wrong there is no Lease kube-system/wasm-ccm: no host has led under it".to_owned();
         assert_eq!(told(&[], true, &[], &[]), (vec![never], Led::No));
+        let peers = PeerSettings { namespace: "kube-system".into(), lease: "wasm-ccm".into(), identity: None };
+        let judge = Judge { peers: &peers, is_elected: true, is_dry_run: false, beside: &[], pods: Ok(&[]) };
+        for standing in [None, Some(&Standing::Free)] {
+            let fix = judge.ours(standing, NOW.parse().unwrap()).0.remove(0).fix.unwrap();
+            for flag in ["--leader-elect-resource-name", "--leader-elect=false"] {
+                assert!(fix.contains(flag), "{fix}");
+            }
+        }
         assert_eq!(told(&[], false, &[], &[]).1, Led::Unknown);
         let (unmoved, led) = ours(Standing::Unmoved(hold("a_1", NOW, None)));
         assert!(

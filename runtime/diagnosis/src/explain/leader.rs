@@ -22,7 +22,8 @@ pub(super) enum Lead {
     Maybe,
     /// Nobody: nothing is tried.
     Nobody,
-    /// Nobody can know: there is no Lease, and no host was reached. One that runs without election has none.
+    /// Nobody can know: there is no Lease, or a free one, and no host was reached. One that runs without election, or under another Lease,
+    /// does not hold it.
     Unseen,
     /// Another manager has the Lease of the host.
     Stranger,
@@ -50,9 +51,9 @@ impl Asked {
         Self { tried: vec![tried.into()], ..Self::default() }
     }
 
-    /// Nobody leads, as this says.
+    /// Nobody has the Lease, as this says.
     fn unled(tried: impl Into<String>) -> Self {
-        Self { lead: Lead::Nobody, ..Self::failed(tried) }
+        Self { lead: Lead::Unseen, ..Self::failed(tried) }
     }
 
     fn of(place: String, asked: Result<Answer, String>) -> Self {
@@ -67,7 +68,7 @@ impl Asked {
         }
     }
 
-    /// Who leads, where there is no Lease of the expected name.
+    /// Who leads, where nobody holds a Lease of the expected name.
     fn judged(self) -> Self {
         match (self.lead, self.of_standby) {
             (Lead::Unseen, Some(lead)) => Self { lead, ..self },
@@ -121,9 +122,7 @@ impl Place<'_> {
         let Self { client, namespace, .. } = self;
         let hold = match self.hold().await {
             Ok(hold) => hold,
-            Err(asked) if matches!(asked.lead, Lead::Nobody | Lead::Unseen) => {
-                return self.refusals(asked, target).await;
-            }
+            Err(asked) if asked.lead == Lead::Unseen => return self.refusals(asked, target).await,
             Err(asked) => return asked,
         };
         let holder = &hold.holder;
@@ -178,10 +177,11 @@ impl Place<'_> {
             Err(why) => return Err(Asked::failed(format!("{what} cannot be read: {why}"))),
             Ok(None) => {
                 let why = "no host has led, it has another name, or the host runs with --leader-elect=false";
-                return Err(Asked { lead: Lead::Unseen, ..Asked::failed(format!("{what} does not exist: {why}")) });
+                return Err(Asked::unled(format!("{what} does not exist: {why}")));
             }
             Ok(Some(hold)) if hold.holder.is_empty() => {
-                return Err(Asked::unled(format!("nobody holds {what}: no host leads")));
+                let why = "no host leads, its Lease has another name, or the host runs with --leader-elect=false";
+                return Err(Asked::unled(format!("nobody holds {what}: {why}")));
             }
             Ok(Some(hold)) => hold,
         };

@@ -13,8 +13,10 @@ use crate::ask::pods;
 pub(super) enum Manager {
     /// A host of wasm-ccm. It can clean up after itself.
     Host,
-    /// Nobody.
+    /// Nobody: who did it died.
     Nobody,
+    /// Nobody that is seen: no host has the Lease, and none runs in a pod. One without election, or of another Lease, may run elsewhere.
+    Unseen,
     /// The program of this name. What all managers share is its own now.
     Other(String),
     /// It could not be read.
@@ -40,7 +42,8 @@ fn judge(standing: Result<Option<Standing>, String>, is_there: Result<bool, Stri
             None => Manager::Host,
         },
         (_, Ok(true)) => Manager::Host,
-        (Ok(None | Some(Standing::Free | Standing::Expired(_))), Ok(false)) => Manager::Nobody,
+        (Ok(Some(Standing::Expired(_))), Ok(false)) => Manager::Nobody,
+        (Ok(None | Some(Standing::Free)), Ok(false)) => Manager::Unseen,
         _ => Manager::Unknown,
     }
 }
@@ -66,7 +69,7 @@ mod tests {
             (json!(["run", "--provider=a.wasm"]), Manager::Host),
             (json!(["run", "--dry-run-not"]), Manager::Host),
             (json!(["run", "--dry-run=false"]), Manager::Host),
-            (json!(["run", "--dry-run", "--v=4"]), Manager::Nobody),
+            (json!(["run", "--dry-run", "--v=4"]), Manager::Unseen),
         ] {
             let pod = json!({
                 "metadata": { "name": "ccm-a", "labels": { "app.kubernetes.io/name": "wasm-ccm" } },
@@ -104,8 +107,9 @@ mod tests {
             (Ok(Some(Standing::Held(hold(Some("go-ccm"))))), Ok(true), other),
             (Ok(Some(Standing::Free)), Ok(true), Manager::Host),
             (no(), Ok(true), Manager::Host),
-            (Ok(None), Ok(false), Manager::Nobody),
-            (Ok(Some(Standing::Free)), Ok(false), Manager::Nobody),
+            // A host without election, or of another Lease, that runs outside of pods.
+            (Ok(None), Ok(false), Manager::Unseen),
+            (Ok(Some(Standing::Free)), Ok(false), Manager::Unseen),
             (Ok(Some(Standing::Expired(hold(Some("go-ccm"))))), Ok(false), Manager::Nobody),
             // Nobody waited long enough to say so.
             (Ok(Some(Standing::Unmoved(hold(None)))), Ok(false), Manager::Unknown),

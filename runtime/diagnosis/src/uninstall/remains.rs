@@ -34,6 +34,9 @@ impl Step {
             (Self::LoadBalancers, Manager::Nobody) => {
                 "Load balancers. No host runs. To have them deleted, start it again and begin here. Otherwise delete each load balancer in the cloud that you do not keep, and then run the command, which takes the finalizer away"
             }
+            (Self::LoadBalancers, Manager::Unseen) => {
+                "Load balancers. No host has the Lease or runs in a pod. See first that none runs elsewhere, without election (--leader-elect=false) or under another Lease (--leader-elect-resource-name, --leader-elect-resource-namespace). To have the load balancers deleted, start the host again and begin here. Otherwise delete each load balancer in the cloud that you do not keep, and then run the command, which takes the finalizer away"
+            }
             (Self::LoadBalancers, _) => {
                 "Load balancers, while the host runs. The command keeps one in the cloud; to have it deleted, delete the Service or change its type instead. Wait until none is listed here"
             }
@@ -237,6 +240,21 @@ mod tests {
     fn where_nobody_knows_whether_a_host_runs_that_is_said() {
         let remains = Remains::new(Manager::Unknown);
         assert!(remains.is_any_unread() && remains.text().contains("not known: whether a host runs"));
+    }
+
+    /// Whoever deletes a load balancer that a host takes care of makes it anew with another address.
+    #[test]
+    fn where_no_host_is_seen_the_commands_come_after_where_to_look_for_one() {
+        let mut remains = Remains::new(Manager::Unseen);
+        // After all is removed, there is neither a Lease nor a pod.
+        assert!(!remains.is_any_unread());
+        remains.add(Step::LoadBalancers, item("Service a/c", "command"));
+        let text = remains.text();
+        let (first, then) = text.split_once("Otherwise delete each load balancer").unwrap();
+        for flag in ["--leader-elect=false", "--leader-elect-resource-name", "-namespace"] {
+            assert!(first.contains(flag), "{text}");
+        }
+        assert!(!first.contains("No host runs") && then.contains("     command"), "{text}");
     }
 
     #[test]

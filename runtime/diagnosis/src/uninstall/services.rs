@@ -28,7 +28,7 @@ pub(super) fn judge(services: &[Service], remains: &mut Remains) {
         if has_finalizer(service) && is_known_here(service) && !is_served_by_another {
             let found = format!("finalizer {LOAD_BALANCER_CLEANUP}; {}", balancer(service));
             let command = match remains.manager() {
-                Manager::Nobody => patch(service, true),
+                Manager::Nobody | Manager::Unseen => patch(service, true),
                 // The host is at it, and would leave the load balancer in the cloud otherwise.
                 _ if ServiceFacts::of(service).is_going() => format!("wasm-ccm explain service {namespace}/{name}"),
                 _ => {
@@ -141,6 +141,8 @@ mod tests {
             assert_eq!(commands(&remains, Step::LoadBalancers), [wanted]);
         }
         let remains = judged(std::slice::from_ref(&web), Manager::Nobody);
+        let unseen = judged(std::slice::from_ref(&web), Manager::Unseen);
+        assert_eq!(commands(&unseen, Step::LoadBalancers), commands(&remains, Step::LoadBalancers));
         let [item] = remains.items(Step::LoadBalancers) else { panic!("{remains:?}") };
         assert_eq!(item.object, "Service shop/web");
         assert!(item.found.ends_with("load balancer of a provider that is not recorded: without an address, ID lb 7"));

@@ -194,20 +194,24 @@ async fn a_lease_that_nobody_renews_leads_nowhere() {
     assert_eq!((asked.tried[2].as_str(), asked.lead), (part.as_str(), Lead::Nobody));
 }
 
-/// A host that runs without election has no Lease: that one leads nowhere was not known.
+/// A host that runs without election, or under another Lease, has none of this name, or leaves it free: that one leads nowhere was not known.
 #[tokio::test]
-async fn without_a_lease_and_without_a_host_that_answers_nobody_knows_who_leads() {
+async fn without_a_holder_and_without_a_host_that_answers_nobody_knows_who_leads() {
     let none = Server { has_lease: false, ..server() };
-    for (server, lead) in [
-        (Server { status: 503, ..none.clone() }, Lead::Unseen),
-        (Server { pods: vec![], ..none.clone() }, Lead::Unseen),
-        (Server { proxied: answer(false), ..none.clone() }, Lead::Nobody),
-    ] {
-        let asked = server.asked().await;
-        assert_eq!((asked.lead, asked.answer.is_some()), (lead, false), "{:?}", asked.tried);
-        assert!(asked.tried[0].contains("does not exist: no host has led, "), "{:?}", asked.tried);
+    let free = Server { holder: "", ..server() };
+    for (lease, part) in [(none, "does not exist: no host has led, "), (free, "nobody holds the Lease ")] {
+        for (server, lead) in [
+            (Server { status: 503, ..lease.clone() }, Lead::Unseen),
+            (Server { pods: vec![], ..lease.clone() }, Lead::Unseen),
+            (Server { proxied: answer(false), ..lease.clone() }, Lead::Nobody),
+        ] {
+            let asked = server.asked().await;
+            assert_eq!((asked.lead, asked.answer.is_some()), (lead, false), "{:?}", asked.tried);
+            assert!(asked.tried[0].contains(part), "{:?}", asked.tried);
+            assert!(asked.tried[0].contains("--leader-elect=false"), "{:?}", asked.tried);
+        }
+        assert!(lease.asked().await.answer.unwrap().leads, "it was reached");
     }
-    assert!(none.asked().await.answer.unwrap().leads, "it was reached");
 }
 
 #[tokio::test]

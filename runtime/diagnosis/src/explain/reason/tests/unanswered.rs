@@ -47,15 +47,14 @@ fn where_nobody_leads_the_first_to_do_is_to_let_a_host_lead_and_nobody_is_told_t
 
 /// A host that ran with `--leader-elect=false` was to be started.
 #[test]
-fn where_there_is_no_lease_and_no_host_was_reached_it_is_not_said_that_nobody_leads() {
+fn where_nobody_holds_the_lease_and_no_host_was_reached_it_is_not_said_that_nobody_leads() {
     for (is_addressed, ends) in [
-        (false, "(--leader-elect=false), ask it with --address"),
-        (true, "(--leader-elect=false), see that --address leads to it"),
+        (false, "(--leader-elect=false) or under another Lease, ask it with --address"),
+        (true, "(--leader-elect=false) or under another Lease, see that --address leads to it"),
     ] {
         for (reason, _) in REASONS {
             let told = explain(Facts { lead: Lead::Unseen, is_addressed, ..facts(web(), failed(reason)) });
-            let first =
-                "find out whether a host runs (`kubectl -n cloud get pods`): there is no Lease, and no host answered";
+            let first = "find out whether a host runs (`kubectl -n cloud get pods`): nobody holds its Lease, and no host answered";
             assert!(told.advice[0].starts_with(first) && told.advice[0].ends_with(ends), "{:?}", told.advice);
             assert_eq!(told.next.as_deref(), Some("not known: only the leader knows it"));
             let text = told.text();
