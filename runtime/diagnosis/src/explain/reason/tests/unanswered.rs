@@ -205,3 +205,60 @@ fn what_the_leader_knows_of_a_node_is_told_alike_with_and_without_a_kubeconfig()
         assert!(!told.summary.contains(crate::kubelet::FOUND), "{}", told.summary);
     }
 }
+
+/// A leader that answers, and an object that the API server does not give.
+fn asked(target: Target, is_silent: bool, answer: Answer) -> Explanation {
+    let answer = Some(Answer { leads: true, leader: "leader: this process".into(), ..answer });
+    let asked = Some("the host at https://127.0.0.1:1/".to_owned());
+    explain(Facts { answer, asked, is_addressed: true, is_silent, ..facts(target, Object::Unread) })
+}
+
+/// Right below "leader: this process", it was to be seen whether a host runs and leads.
+#[test]
+fn who_has_asked_the_leader_is_told_what_else_to_ask_and_not_to_look_for_a_leader() {
+    let service = |known| Answer { service: Some(known), ..Answer::default() };
+    let node = |known| Answer { node: Some(known), ..Answer::default() };
+    let n1 = || Target::Node { name: "n1".into() };
+    let initialised = || NodeExplanation { uid: Some("1".into()), is_initialised: true, ..NodeExplanation::default() };
+    let kubeconfig = |kind| format!("give a --kubeconfig that works: only the API server knows what the {kind} says");
+    let name = |target: &Target| format!("check the name: the leader knows no {target}");
+    let way_out = format!("{}; `wasm-ccm doctor` says more", Access::way_out());
+    for (target, answer, advice) in [
+        (web(), service(known()), vec![kubeconfig("Service")]),
+        (web(), service(ServiceExplanation { next: Next::Running(2.0), ..known() }), vec![kubeconfig("Service")]),
+        (web(), Answer::default(), vec![kubeconfig("Service")]),
+        (web(), service(ServiceExplanation::default()), vec![name(&web())]),
+        (n1(), node(initialised()), vec![kubeconfig("Node")]),
+        (n1(), node(NodeExplanation::default()), vec![name(&n1())]),
+    ] {
+        let told = asked(target.clone(), false, answer.clone());
+        assert_eq!((told.verdict, &told.advice), (Verdict::Unknown, &advice), "{}", told.summary);
+        // Who has given a kubeconfig knows what is wrong with it.
+        let told = asked(target, true, answer);
+        let rest = advice.into_iter().filter(|advice| !advice.contains("--kubeconfig"));
+        assert_eq!(told.advice, rest.chain([way_out.clone()]).collect::<Vec<_>>(), "{}", told.summary);
+    }
+}
+
+#[test]
+fn what_the_leader_does_not_know_yet_is_to_be_asked_again() {
+    let told = service(Some(ServiceExplanation { uid: None, ..known() }), wanted());
+    assert_eq!(told.advice, ["ask again in some seconds; if it stays, check --address and --kubeconfig"]);
+    let answer = Some(Answer { leads: true, ..Answer::default() });
+    let asked = Some("the leader".to_owned());
+    let told = explain(Facts { answer, asked, ..facts(web(), Object::Service(wanted())) });
+    assert_eq!(told.advice, ["see which manager serves it: the leader that answered does not"]);
+}
+
+/// What the leader knew was to be seen only after the kubeconfig was right.
+#[test]
+fn an_api_server_that_does_not_answer_takes_no_advice_of_the_leader_away() {
+    let failed = ServiceExplanation { last_try: last("quota"), ..known() };
+    let told = asked(web(), true, Answer { service: Some(failed), ..Answer::default() });
+    let [first, second] = &told.advice[..] else { panic!("{:?}", told.advice) };
+    assert!(first.starts_with("raise the limit of the account"), "{first}");
+    assert!(second.starts_with("check the address in --kubeconfig"), "{second}");
+    let theirs = ServiceExplanation { last_try: last("elsewhere"), ..known() };
+    let told = asked(web(), true, Answer { service: Some(theirs), ..Answer::default() });
+    assert_eq!(told.advice, ["nothing here: another manager takes care of it"]);
+}
