@@ -4,10 +4,27 @@
 pub const FOUND: &str =
     "has no provider ID, and no taint that asks for one: its kubelet seems to run without --cloud-provider=external";
 
-/// What to do. `name`: that of the Node, as a shell takes it.
+/// What to do. `name`: that of the Node, as a shell takes it. A machine of no cloud would keep the taint, and be out of service.
 #[must_use]
 pub fn fix(name: &str) -> String {
     format!(
-        "start the kubelet with --cloud-provider=external, then `kubectl taint node {name} node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule`: the host initialises the Node and takes the taint away"
+        "if it is a machine of the cloud: start the kubelet with --cloud-provider=external, then `kubectl taint node {name} node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule`: the host initialises the Node and takes the taint away; if it is not, leave it as it is"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine of no cloud was taken out of service: no manager takes the taint away again.
+    #[test]
+    fn what_is_no_machine_of_the_cloud_is_left_as_it_is() {
+        let fix = fix("n1");
+        let taint = "`kubectl taint node n1 node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule`";
+        assert!(
+            fix.starts_with("if it is a machine of the cloud: start the kubelet with ") && fix.contains(taint),
+            "{fix}"
+        );
+        assert!(fix.ends_with("; if it is not, leave it as it is"), "{fix}");
+    }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use ccm_apiserver::lacks_right;
 use ccm_controllers::{
-    Node, is_deleting, is_load_balancer, is_uninitialized, load_balancer_class, needs_cleanup, published_addresses,
-    ready_condition, was_ensured_here,
+    Node, asks_no_manager, is_deleting, is_load_balancer, is_uninitialized, load_balancer_class, needs_cleanup,
+    published_addresses, ready_condition, was_ensured_here,
 };
 use k8s_openapi::api::core::v1::{Node as WholeNode, Service};
 use kube::{Api, Client};
@@ -57,8 +57,9 @@ pub(crate) struct ServiceFacts {
 #[derive(Debug, Default)]
 pub(crate) struct NodeFacts {
     pub(crate) uid: String,
-    pub(crate) provider_id: Option<String>,
     pub(crate) is_uninitialised: bool,
+    /// As `doctor` and the status page judge it.
+    pub(crate) asks_no_manager: bool,
     pub(crate) is_deleting: bool,
     /// Status and message of the condition `Ready`.
     pub(crate) ready: Option<(String, String)>,
@@ -87,6 +88,11 @@ impl ServiceFacts {
 }
 
 impl NodeFacts {
+    /// Whether its kubelet says that all is well.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready.as_ref().is_some_and(|(status, _)| status == "True")
+    }
+
     fn of(whole: WholeNode) -> Result<Self, String> {
         let conditions = whole.status.as_ref().and_then(|status| status.conditions.as_ref());
         let ready = conditions.into_iter().flatten().find(|condition| condition.type_ == "Ready");
@@ -97,8 +103,8 @@ impl NodeFacts {
             .map_err(|error| format!("the Node cannot be understood: {error}"))?;
         Ok(Self {
             uid: node.uid.as_deref().unwrap_or_default().to_owned(),
-            provider_id: node.provider_id.as_deref().map(ToOwned::to_owned),
             is_uninitialised: is_uninitialized(&node),
+            asks_no_manager: asks_no_manager(&node),
             is_deleting: node.is_deleting,
             ready,
         })
@@ -186,6 +192,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn whether_a_node_asks_for_a_manager_is_judged_as_everywhere() {
+        let taints = json!([{ "key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule" }]);
+        for (spec, metadata, asks_none) in [
+            (json!({}), json!({ "name": "n1" }), true),
+            (json!({ "providerID": "cloud://1" }), json!({ "name": "n1" }), false),
+            (json!({ "taints": taints }), json!({ "name": "n1" }), false),
+            (json!({}), json!({ "name": "n1", "deletionTimestamp": "2026-11-26T10:00:00Z" }), false),
+        ] {
+            let node = serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).unwrap();
+            assert_eq!(NodeFacts::of(node).unwrap().asks_no_manager, asks_none, "{spec} {metadata}");
+        }
+    }
 
     #[tokio::test]
     async fn who_lacks_the_right_is_told_apart_from_an_api_server_that_fails() {

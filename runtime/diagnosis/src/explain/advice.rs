@@ -94,18 +94,32 @@ fn retry(Known { speaker, request, tries, .. }: Known<'_>) -> String {
         (Speaker::Leader, None) => {
             "nothing for now: the host retries. No request to the cloud is known to have failed: if it stays, do what the message says, and look in the log of the host for what else the component says"
         }
-        (Speaker::Leader, Some(CloudRequest { request_id: Some(_), .. })) => {
-            "nothing, if the cloud has an outage: the host retries; else check network, proxy and the cloud's status, with the request ID"
+        (Speaker::Leader, Some(CloudRequest { status: Some(status), .. })) if is_clear_no(*status) => {
+            "do what its answer says: the cloud refuses the request, and no outage is the reason; the host retries"
         }
-        (Speaker::Leader, Some(CloudRequest { status: Some(_), .. })) => {
-            "nothing, if the cloud has an outage: the host retries; else check network, proxy and the cloud's status"
-        }
-        // What has no answer has no ID.
-        (Speaker::Leader, Some(_)) => {
-            "nothing, if the cloud has an outage: the host retries; else check network and proxy: `wasm-ccm doctor --online` says what is in the way"
+        (Speaker::Leader, Some(request)) => {
+            let check = match request {
+                CloudRequest { request_id: Some(_), .. } => {
+                    "check network, proxy and the cloud's status, with the request ID"
+                }
+                CloudRequest { status: Some(_), .. } => "check network, proxy and the cloud's status",
+                // What has no answer has no ID.
+                _ => "check network and proxy: `wasm-ccm doctor --online` says what is in the way",
+            };
+            return if tries > PATIENCE {
+                format!("the host retries, and waiting alone has not helped so far: {check}")
+            } else {
+                format!("nothing, if the cloud has an outage: the host retries; else {check}")
+            };
         }
     };
     text.to_owned()
+}
+
+/// Whether the cloud says with this status that the request is not to be sent again as it is. Without those of credentials (401, 403), of
+/// what is not there (404), of a proxy (407), of time (408), and of what may be otherwise soon (409, 423, 425, 429).
+const fn is_clear_no(status: u16) -> bool {
+    matches!(status, 400..=499) && !matches!(status, 401 | 403 | 404 | 407..=409 | 423 | 425 | 429)
 }
 
 /// What the host does about it by itself; nothing where the reaction is unknown.
@@ -198,6 +212,44 @@ mod tests {
         for (tries, starts) in [(0, "nothing for now"), (5, "nothing for now"), (6, "this does not mend itself")] {
             let told = of("retry", Known { tries, ..by_leader(None, &target) }).unwrap();
             assert!(told.starts_with(starts), "{tries}: {told}");
+        }
+    }
+
+    /// It was an outage of the cloud that may be over soon, after 14 answers that said what is wrong.
+    #[test]
+    fn a_clear_no_of_the_cloud_is_no_outage() {
+        let target = node();
+        let told = |status, tries| {
+            let request =
+                CloudRequest { status: Some(status), request_id: Some("r-1".into()), ..CloudRequest::default() };
+            of("retry", Known { tries, ..by_leader(Some(&request), &target) }).unwrap()
+        };
+        for status in [400, 402, 405, 410, 412, 413, 415, 422, 451, 499] {
+            for tries in [1, 6] {
+                let told = told(status, tries);
+                assert!(told.starts_with("do what its answer says: the cloud refuses the request"), "{status}: {told}");
+            }
+        }
+        // These may be over by themselves, or are not about the request. Of a proxy is the 407.
+        for status in [399, 401, 403, 404, 407, 408, 409, 423, 425, 429, 500, 503] {
+            assert!(told(status, 1).starts_with("nothing, if the cloud has an outage"), "{status}");
+        }
+    }
+
+    #[test]
+    fn after_many_failures_nobody_is_told_to_do_nothing() {
+        let target = node();
+        let answered = CloudRequest { status: Some(503), ..CloudRequest::default() };
+        let named = CloudRequest { request_id: Some("r-1".into()), ..answered.clone() };
+        for (request, says) in [
+            (named, "check network, proxy and the cloud's status, with the request ID"),
+            (answered, "check network, proxy and the cloud's status"),
+            (CloudRequest::default(), "check network and proxy: `wasm-ccm doctor --online` says what is in the way"),
+        ] {
+            let told = |tries| of("retry", Known { tries, ..by_leader(Some(&request), &target) }).unwrap();
+            let few = format!("nothing, if the cloud has an outage: the host retries; else {says}");
+            assert_eq!((told(0), told(5)), (few.clone(), few));
+            assert_eq!(told(6), format!("the host retries, and waiting alone has not helped so far: {says}"));
         }
     }
 

@@ -18,7 +18,7 @@ use super::target::Target;
 pub(super) const PREFIX: &str = "/explain/v1/";
 
 /// What the page says.
-#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Answer {
     /// Whether this process leads: no other one knows anything of objects.

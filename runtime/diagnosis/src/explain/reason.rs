@@ -135,6 +135,10 @@ pub(super) fn explain(facts: Facts) -> Explanation {
         ..Explanation::default()
     };
     let answer = answer.unwrap_or_default();
+    let knows = match &target {
+        Target::Service { .. } => answer.service.as_ref().map(|known| known.uid.is_some()),
+        Target::Node { .. } => answer.node.as_ref().map(|known| known.uid.is_some()),
+    };
     match &target {
         Target::Service { .. } => service::explain(&mut told, &target, &object, answer.service),
         Target::Node { .. } => node::explain(&mut told, &target, &object, answer),
@@ -167,18 +171,21 @@ pub(super) fn explain(facts: Facts) -> Explanation {
         Lead::Stranger => told.advice.insert(0, STRANGER.to_owned()),
         _ => {}
     }
-    if is_silent {
-        told.advice = vec![format!("{}; `wasm-ccm doctor` says more", Access::way_out())];
-    }
     if told.verdict == Verdict::Unknown && told.advice.is_empty() {
         let leads = format!("runs and leads (kubectl -n {namespace} get pods,leases)");
-        told.advice.push(match is_addressed || told.asked.is_some() {
+        let advice = match (told.asked.is_some(), is_addressed) {
             _ if told.is_dry_run() => {
-                format!("see whether the manager of the cluster {leads}: a dry run writes nothing")
+                Some(format!("see whether the manager of the cluster {leads}: a dry run writes nothing"))
             }
-            true => format!("see whether a host of wasm-ccm {leads}"),
-            false => format!("see whether a host of wasm-ccm {leads}, and ask it with --address"),
-        });
+            (true, _) => whom_else(&target, &object, knows, is_silent),
+            _ if is_silent => None,
+            (false, true) => Some(format!("see whether a host of wasm-ccm {leads}")),
+            (false, false) => Some(format!("see whether a host of wasm-ccm {leads}, and ask it with --address")),
+        };
+        told.advice.extend(advice);
+    }
+    if is_silent && told.verdict != Verdict::Fine {
+        told.advise(format!("{}; `wasm-ccm doctor` says more", Access::way_out()));
     }
     told
 }
@@ -190,6 +197,26 @@ const MOST_WRITES: usize = 100;
 const REFUSED: &str = "correct what is refused: a host that cannot use its component does not become the leader, and nobody works meanwhile (docs/guides/upgrade-a-provider.md)";
 const STRANGER: &str = "stop one of the two managers (`wasm-ccm doctor`): another one has the Lease of the host";
 const NO_TRIES: &str = "a dry run makes no tries: see the lines dry run";
+
+/// What to do where the leader was asked, and that is not enough. `knows`: whether it knows such an object; none where no controller for it runs.
+fn whom_else(target: &Target, object: &Object, knows: Option<bool>, is_silent: bool) -> Option<String> {
+    let kind = target.kind();
+    Some(match (object, knows) {
+        (Object::Missing | Object::Unread | Object::Forbidden, Some(false)) => {
+            format!("check the name: the leader knows no {target}")
+        }
+        (Object::Missing | Object::Unread | Object::Forbidden, _) if is_silent => return None,
+        (Object::Missing | Object::Unread | Object::Forbidden, _) => {
+            format!("give a --kubeconfig that works: only the API server knows what the {kind} says")
+        }
+        (Object::Service(_) | Object::Node(_), None) => {
+            "see which manager serves it: the leader that answered does not".to_owned()
+        }
+        (Object::Service(_) | Object::Node(_), Some(_)) => {
+            "ask again in some seconds; if it stays, check --address and --kubeconfig".to_owned()
+        }
+    })
+}
 
 /// Whose kubeconfig it takes.
 fn allowed(target: &Target) -> String {

@@ -71,7 +71,7 @@ async fn a_stuck_service_is_followed_to_its_failed_request_in_one_command() {
         "answer     422 Unprocessable Entity, request ID ",
         "reaction   retry: the host tries again",
         "next try   in ",
-        "to do      nothing, if the cloud has an outage",
+        "to do      do what its answer says: the cloud refuses the request",
         "asked      the host at https://127.0.0.1:",
     ];
     has_all(&text, &parts);

@@ -12,6 +12,7 @@ use crate::kubelet;
 use crate::verdict::Verdict;
 
 const READY: &str = "it is initialised, and Ready";
+const NOT_READY: &str = "it is initialised, and not Ready";
 
 pub(super) fn explain(
     told: &mut Explanation,
@@ -40,9 +41,10 @@ pub(super) fn explain(
     let is_uninitialised =
         known.as_ref().map(|known| !known.is_initialised).or(facts.map(|facts| facts.is_uninitialised));
     told.provider = known.as_ref().and_then(|known| known.provider.clone());
-    let (asks_no_manager, is_ready) =
-        known.as_ref().map(|known| (known.asks_no_manager, known.is_ready)).unwrap_or_default();
-    let is_unseen = facts.map_or(asks_no_manager && is_ready, is_unseen);
+    let (asks_no_manager, is_ready) = match facts {
+        Some(facts) => (facts.asks_no_manager, facts.is_ready()),
+        None => known.as_ref().map(|known| (known.asks_no_manager, known.is_ready)).unwrap_or_default(),
+    };
     match (known, is_uninitialised) {
         (Some(known), Some(true)) => uninitialised(told, target, known),
         (None, Some(true)) => {
@@ -54,10 +56,19 @@ pub(super) fn explain(
             });
             told.is_planned_by_the_leader();
         }
-        (_, Some(false)) => match (lifecycle.filter(|lifecycle| !lifecycle.state.is_empty() && !is_unseen), facts) {
-            (Some(lifecycle), _) => initialised(told, target, facts, &lifecycle),
-            (None, Some(facts)) => by_object(told, target, facts),
-            (None, None) if is_unseen => unseen(told, target),
+        (_, Some(false)) if asks_no_manager => {
+            // Another state, such as `ready`, would say that all is well.
+            let says = lifecycle.filter(|lifecycle| matches!(lifecycle.state.as_str(), "not-ready" | "deleting"));
+            match says {
+                _ if is_ready => {}
+                Some(lifecycle) => initialised(told, target, facts, &lifecycle, "it is not Ready"),
+                None => not_ready(told, "it is not Ready", facts, ""),
+            }
+            unseen(told, target, is_ready);
+        }
+        (_, Some(false)) => match (lifecycle.filter(|lifecycle| !lifecycle.state.is_empty()), facts) {
+            (Some(lifecycle), _) => initialised(told, target, facts, &lifecycle, NOT_READY),
+            (None, Some(facts)) => by_object(told, facts),
             (None, None) if is_ready => told.is(Verdict::Fine, READY),
             (None, None) => told.is(Verdict::Unknown, "it is initialised; whether it is Ready, nobody says"),
         },
@@ -109,13 +120,17 @@ fn uninitialised(told: &mut Explanation, target: &Target, known: NodeExplanation
     }
 }
 
-fn initialised(told: &mut Explanation, target: &Target, facts: Option<&NodeFacts>, lifecycle: &LifecycleExplanation) {
-    let kubelet = || {
-        facts.and_then(|facts| facts.ready.as_ref()).map_or("its kubelet says nothing", |(_, message)| message.as_str())
-    };
+/// Nobody waits for its initialisation. `not_ready_as`: what is said of it where only its kubelet is to blame.
+fn initialised(
+    told: &mut Explanation,
+    target: &Target,
+    facts: Option<&NodeFacts>,
+    lifecycle: &LifecycleExplanation,
+    not_ready_as: &str,
+) {
+    let says = if lifecycle.failure.is_some() { "the cloud gave no answer" } else { "the cloud says of its machine" };
     let answered = lifecycle.answered_seconds_ago.map(|ago| format!(", {} ago", about(ago))).unwrap_or_default();
-    told.decision =
-        lifecycle.answer.as_ref().map(|answer| format!("the cloud says of its machine: {answer}{answered}"));
+    told.decision = lifecycle.answer.as_ref().map(|answer| format!("{says}: {answer}{answered}"));
     match (lifecycle.state.as_str(), &lifecycle.held, lifecycle.answer.as_deref()) {
         ("ready", ..) => return told.is(Verdict::Fine, READY),
         ("foreign", ..) => {
@@ -156,45 +171,43 @@ fn initialised(told: &mut Explanation, target: &Target, facts: Option<&NodeFacts
             told.failure =
                 Some(super::Failure { message, reaction, seconds_ago, request, ..super::Failure::default() });
         }
-        _ => {
-            told.is(Verdict::Wrong, format!("it is initialised, and not Ready: {}", kubelet()));
-            told.advise("look at the kubelet and the network of the machine");
-        }
+        _ => not_ready(told, not_ready_as, facts, ""),
     }
     (told.next, told.next_seconds) = told_next(lifecycle.next);
 }
 
-/// Whether it is Ready, and nobody gave it what an initialised Node has.
-fn is_unseen(facts: &NodeFacts) -> bool {
-    facts.provider_id.is_none() && facts.ready.as_ref().is_some_and(|(status, _)| status == "True")
+/// Its kubelet says so, or nothing. Where the Node was not read, nobody knows which. `and`: what is said after that.
+fn not_ready(told: &mut Explanation, what: &str, facts: Option<&NodeFacts>, and: &str) {
+    let why = match facts.map(|facts| facts.ready.as_ref()) {
+        Some(None) => ": its kubelet says nothing".to_owned(),
+        Some(Some((_, message))) if !message.is_empty() => format!(": {message}"),
+        Some(Some(_)) | None => String::new(),
+    };
+    told.is(Verdict::Wrong, format!("{what}{why}{and}"));
+    told.advise("look at the kubelet and the network of the machine");
 }
 
-/// Whoever was asked has seen all Nodes.
-fn unseen(told: &mut Explanation, target: &Target) {
-    told.is(Verdict::Wrong, format!("it {}", kubelet::FOUND));
-    told.advise(kubelet::fix(target.name()));
+/// No manager is asked to initialise it. What is said already is why it is not Ready.
+fn unseen(told: &mut Explanation, target: &Target, is_ready: bool) {
+    let also = if is_ready { String::new() } else { format!("; {}", told.summary) };
+    // Whoever was asked has seen all Nodes.
+    if told.asked.is_some() && !told.is_dry_run() {
+        told.is(Verdict::Wrong, format!("it {}{also}", kubelet::FOUND));
+        return told.advise(kubelet::fix(target.name()));
+    }
+    match is_ready {
+        true => told.is(Verdict::Unknown, "it is Ready, and has neither a provider ID nor the uninitialized taint"),
+        false => {
+            told.is(Verdict::Wrong, format!("it has neither a provider ID nor the uninitialized taint{also}"));
+        }
+    }
+    told.advise("start its kubelet with --cloud-provider=external, if it is a machine of a cloud");
 }
 
-fn by_object(told: &mut Explanation, target: &Target, facts: &NodeFacts) {
-    match (&facts.ready, &facts.provider_id) {
+fn by_object(told: &mut Explanation, facts: &NodeFacts) {
+    match facts.is_ready() {
         _ if facts.is_deleting => told.is(Verdict::Wrong, "somebody deletes it: see its finalizers"),
-        (Some((status, _)), Some(_)) if status == "True" => told.is(Verdict::Fine, READY),
-        (Some((status, _)), None) if status == "True" && told.asked.is_some() && !told.is_dry_run() => {
-            unseen(told, target);
-        }
-        (Some((status, _)), None) if status == "True" => {
-            told.is(Verdict::Unknown, "it is Ready, and has neither a provider ID nor the uninitialized taint");
-            told.advise("start its kubelet with --cloud-provider=external, if it is a machine of a cloud");
-        }
-        (ready, _) => {
-            let why = ready.as_ref().map_or("its kubelet says nothing", |(_, message)| message.as_str());
-            told.is(
-                Verdict::Wrong,
-                format!(
-                    "it is initialised, and not Ready: {why}; what the cloud says of its machine, only the leader knows"
-                ),
-            );
-            told.advise("look at the kubelet and the network of the machine");
-        }
+        true => told.is(Verdict::Fine, READY),
+        false => not_ready(told, NOT_READY, Some(facts), "; what the cloud says of its machine, only the leader knows"),
     }
 }

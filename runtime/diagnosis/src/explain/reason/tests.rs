@@ -245,7 +245,7 @@ fn node(answer: Option<(NodeExplanation, LifecycleExplanation)>, facts: NodeFact
 fn each_state_of_a_node_has_its_verdict() {
     let seen = |status: &str, provider_id: Option<&str>| NodeFacts {
         uid: "1".into(),
-        provider_id: provider_id.map(ToOwned::to_owned),
+        asks_no_manager: provider_id.is_none(),
         ready: Some((status.to_owned(), "Kubelet stopped posting".to_owned())),
         ..NodeFacts::default()
     };
@@ -301,6 +301,13 @@ fn each_state_of_a_node_has_its_verdict() {
         ("alone, waiting", None, tainted(), Verdict::Wrong, "uninitialized taint"),
         ("alone, unseen", None, seen("True", None), Verdict::Unknown, "a provider ID nor the uninitialized taint"),
         ("alone, broken", None, ours("False"), Verdict::Wrong, "only the leader knows"),
+        (
+            "alone, unseen and broken",
+            None,
+            seen("False", None),
+            Verdict::Wrong,
+            "it has neither a provider ID nor the uninitialized taint; it is not Ready: Kubelet stopped posting",
+        ),
     ];
     for (case, answer, facts, verdict, part) in cases {
         let told = node(answer, facts);
@@ -374,7 +381,6 @@ fn an_api_server_that_does_not_answer_comes_with_the_way_out() {
 fn what_is_said_of_the_node_before_counts_for_nothing() {
     let facts = || NodeFacts {
         uid: "2".into(),
-        provider_id: Some("cloud://2".into()),
         ready: Some(("False".to_owned(), "Kubelet stopped posting".to_owned())),
         ..NodeFacts::default()
     };

@@ -104,7 +104,6 @@ fn a_dry_run_makes_no_tries_and_says_what_it_would_delete() {
     let lost = || {
         Object::Node(NodeFacts {
             uid: "1".into(),
-            provider_id: Some("cloud://1".into()),
             ready: Some(("Unknown".to_owned(), "Kubelet stopped posting".to_owned())),
             ..NodeFacts::default()
         })
@@ -149,7 +148,8 @@ fn who_may_not_read_an_object_is_told_which_kubeconfig_may() {
 /// `doctor` knew what is wrong with it, and `explain` said that nobody had seen it.
 #[test]
 fn a_node_whose_kubelet_asks_for_no_manager_is_judged_as_doctor_does() {
-    let unseen = NodeFacts { uid: "1".into(), ready: Some(("True".to_owned(), String::new())), ..NodeFacts::default() };
+    let ready = Some(("True".to_owned(), String::new()));
+    let unseen = NodeFacts { uid: "1".into(), asks_no_manager: true, ready, ..NodeFacts::default() };
     let known = NodeExplanation { uid: Some("1".into()), is_initialised: true, ..NodeExplanation::default() };
     let told = node(Some((known, LifecycleExplanation::default())), unseen);
     assert_eq!((told.verdict, told.summary), (Verdict::Wrong, format!("it {}", crate::kubelet::FOUND)));
@@ -176,7 +176,7 @@ fn what_the_leader_knows_of_a_node_is_told_alike_with_and_without_a_kubeconfig()
         let ready = (if is_deleting { "False" } else { "True" }.to_owned(), String::new());
         let seen = NodeFacts {
             uid: "1".into(),
-            provider_id: known.provider_id.clone(),
+            asks_no_manager: known.asks_no_manager,
             is_deleting,
             ready: Some(ready),
             ..NodeFacts::default()
@@ -191,16 +191,154 @@ fn what_the_leader_knows_of_a_node_is_told_alike_with_and_without_a_kubeconfig()
         assert_eq!(with, without, "{known:?} {lifecycle:?}");
         assert_eq!(with.summary.contains(crate::kubelet::FOUND), known.asks_no_manager, "{}", with.summary);
     }
-    // A host that does not say it, and a Node whose kubelet says nothing.
-    for (known, lifecycle, verdict) in [
-        (initialised(), state("ready"), Verdict::Fine),
-        (initialised(), None, Verdict::Unknown),
-        (unmanaged(false), state("not-ready"), Verdict::Wrong),
-    ] {
+    // A host that does not say it.
+    for (known, lifecycle, verdict) in
+        [(initialised(), state("ready"), Verdict::Fine), (initialised(), None, Verdict::Unknown)]
+    {
         let answer = Some(Answer { leads: true, node: Some(known), lifecycle, ..Answer::default() });
         let asked = Some("the leader".to_owned());
         let told = explain(Facts { answer, asked, ..facts(Target::Node { name: "n1".into() }, Object::Unread) });
         assert_eq!(told.verdict, verdict, "{told:?}");
         assert!(!told.summary.contains(crate::kubelet::FOUND), "{}", told.summary);
+    }
+}
+
+/// A leader that answers, and an object that the API server does not give.
+fn asked(target: Target, is_silent: bool, answer: Answer) -> Explanation {
+    let answer = Some(Answer { leads: true, leader: "leader: this process".into(), ..answer });
+    let asked = Some("the host at https://127.0.0.1:1/".to_owned());
+    explain(Facts { answer, asked, is_addressed: true, is_silent, ..facts(target, Object::Unread) })
+}
+
+/// Right below "leader: this process", it was to be seen whether a host runs and leads.
+#[test]
+fn who_has_asked_the_leader_is_told_what_else_to_ask_and_not_to_look_for_a_leader() {
+    let service = |known| Answer { service: Some(known), ..Answer::default() };
+    let node = |known| Answer { node: Some(known), ..Answer::default() };
+    let n1 = || Target::Node { name: "n1".into() };
+    let initialised = || NodeExplanation { uid: Some("1".into()), is_initialised: true, ..NodeExplanation::default() };
+    let kubeconfig = |kind| format!("give a --kubeconfig that works: only the API server knows what the {kind} says");
+    let name = |target: &Target| format!("check the name: the leader knows no {target}");
+    let way_out = format!("{}; `wasm-ccm doctor` says more", Access::way_out());
+    for (target, answer, advice) in [
+        (web(), service(known()), vec![kubeconfig("Service")]),
+        (web(), service(ServiceExplanation { next: Next::Running(2.0), ..known() }), vec![kubeconfig("Service")]),
+        (web(), Answer::default(), vec![kubeconfig("Service")]),
+        (web(), service(ServiceExplanation::default()), vec![name(&web())]),
+        (n1(), node(initialised()), vec![kubeconfig("Node")]),
+        (n1(), node(NodeExplanation::default()), vec![name(&n1())]),
+    ] {
+        let told = asked(target.clone(), false, answer.clone());
+        assert_eq!((told.verdict, &told.advice), (Verdict::Unknown, &advice), "{}", told.summary);
+        // Who has given a kubeconfig knows what is wrong with it.
+        let told = asked(target, true, answer);
+        let rest = advice.into_iter().filter(|advice| !advice.contains("--kubeconfig"));
+        assert_eq!(told.advice, rest.chain([way_out.clone()]).collect::<Vec<_>>(), "{}", told.summary);
+    }
+}
+
+#[test]
+fn what_the_leader_does_not_know_yet_is_to_be_asked_again() {
+    let told = service(Some(ServiceExplanation { uid: None, ..known() }), wanted());
+    assert_eq!(told.advice, ["ask again in some seconds; if it stays, check --address and --kubeconfig"]);
+    let answer = Some(Answer { leads: true, ..Answer::default() });
+    let asked = Some("the leader".to_owned());
+    let told = explain(Facts { answer, asked, ..facts(web(), Object::Service(wanted())) });
+    assert_eq!(told.advice, ["see which manager serves it: the leader that answered does not"]);
+}
+
+/// What the leader knew was to be seen only after the kubeconfig was right.
+#[test]
+fn an_api_server_that_does_not_answer_takes_no_advice_of_the_leader_away() {
+    let failed = ServiceExplanation { last_try: last("quota"), ..known() };
+    let told = asked(web(), true, Answer { service: Some(failed), ..Answer::default() });
+    let [first, second] = &told.advice[..] else { panic!("{:?}", told.advice) };
+    assert!(first.starts_with("raise the limit of the account"), "{first}");
+    assert!(second.starts_with("check the address in --kubeconfig"), "{second}");
+    let theirs = ServiceExplanation { last_try: last("elsewhere"), ..known() };
+    let told = asked(web(), true, Answer { service: Some(theirs), ..Answer::default() });
+    assert_eq!(told.advice, ["nothing here: another manager takes care of it"]);
+}
+
+/// What the leader knows of a Node, with what the API server says of it, or without.
+fn node_asked(known: NodeExplanation, lifecycle: Option<LifecycleExplanation>, object: Object) -> Explanation {
+    let answer = Some(Answer { leads: true, node: Some(known), lifecycle, ..Answer::default() });
+    let asked = Some("the leader".to_owned());
+    explain(Facts { answer, asked, ..facts(Target::Node { name: "n1".into() }, object) })
+}
+
+/// It was initialised for `explain`, and nobody initialised it for `doctor` and the status page.
+#[test]
+fn a_node_that_asks_for_no_manager_and_is_not_ready_is_no_initialised_one() {
+    let known = NodeExplanation {
+        uid: Some("1".into()),
+        is_initialised: true,
+        asks_no_manager: true,
+        ..NodeExplanation::default()
+    };
+    let state = |state: &str, answer: Option<&str>| LifecycleExplanation {
+        state: state.into(),
+        answer: answer.map(ToOwned::to_owned),
+        ..LifecycleExplanation::default()
+    };
+    for (lifecycle, second) in [
+        (None, "it is not Ready"),
+        (Some(state("not-ready", Some("running"))), "it is not Ready"),
+        (Some(state("foreign", None)), "it is not Ready"),
+        (Some(state("not-ready", Some("stopped"))), "it is not Ready, and its machine is switched off"),
+        (Some(state("not-ready", Some("absent"))), "its machine is gone, as the cloud says"),
+    ] {
+        let seen = NodeFacts {
+            uid: "1".into(),
+            asks_no_manager: true,
+            ready: Some(("False".to_owned(), String::new())),
+            ..NodeFacts::default()
+        };
+        let with = node_asked(known.clone(), lifecycle.clone(), Object::Node(seen));
+        let without = node_asked(known.clone(), lifecycle, Object::Unread);
+        assert_eq!(with, without);
+        let says = format!("it {}; {second}", crate::kubelet::FOUND);
+        assert!(with.verdict == Verdict::Wrong && with.summary.starts_with(&says), "{}", with.summary);
+        assert_eq!(with.advice.last(), Some(&crate::kubelet::fix("n1")));
+        assert_eq!(with.advice.len(), 2, "{:?}", with.advice);
+    }
+}
+
+/// Whoever had no kubeconfig was told that the kubelet says nothing.
+#[test]
+fn of_a_kubelet_that_nobody_heard_nothing_is_said() {
+    let known = NodeExplanation { uid: Some("1".into()), is_initialised: true, ..NodeExplanation::default() };
+    let broken = || Some(LifecycleExplanation { state: "not-ready".into(), ..LifecycleExplanation::default() });
+    let seen = |ready: Option<(&str, &str)>| {
+        let ready = ready.map(|(status, message)| (status.to_owned(), message.to_owned()));
+        Object::Node(NodeFacts { uid: "1".into(), ready, ..NodeFacts::default() })
+    };
+    for (object, summary) in [
+        (Object::Unread, "it is initialised, and not Ready"),
+        (seen(None), "it is initialised, and not Ready: its kubelet says nothing"),
+        (seen(Some(("False", ""))), "it is initialised, and not Ready"),
+        (seen(Some(("False", "no disk"))), "it is initialised, and not Ready: no disk"),
+    ] {
+        assert_eq!(node_asked(known.clone(), broken(), object).summary, summary);
+    }
+}
+
+/// "The cloud says of its machine: retry."
+#[test]
+fn of_a_look_that_failed_it_is_said_that_the_cloud_gave_no_answer() {
+    let known = NodeExplanation { uid: Some("1".into()), is_initialised: true, ..NodeExplanation::default() };
+    for (answer, failure, decision) in [
+        ("retry", Some("POST /x: 503".to_owned()), "the cloud gave no answer: retry, 3 s ago"),
+        ("running", None, "the cloud says of its machine: running, 3 s ago"),
+    ] {
+        let lifecycle = LifecycleExplanation {
+            state: "not-ready".into(),
+            answer: Some(answer.into()),
+            answered_seconds_ago: Some(3.0),
+            failure,
+            ..LifecycleExplanation::default()
+        };
+        let told = node_asked(known.clone(), Some(lifecycle), Object::Unread);
+        assert_eq!(told.decision.as_deref(), Some(decision));
     }
 }
