@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use ccm_cluster::{NodeFixture, Write, await_absent};
-use ccm_e2e::host::{component, program};
+use ccm_e2e::host::{component, program, until};
 use ccm_e2e::planned::Planned;
 use ccm_sim_digitalocean::{Act, Droplet, DropletStatus, Endpoint, Fault, Requests, TOKEN, When};
 use kube::ResourceExt as _;
@@ -55,6 +55,13 @@ fn written(stage: &Stage, user: &str, name: &str) -> Vec<String> {
     writes.map(|write| format!("{} {}", write.verb, write.resource)).collect()
 }
 
+/// That these are the first of them. What a write did may be seen before it is answered, and the audit log has it after that.
+async fn await_written(stage: &Stage, name: &str, wanted: &[&str]) {
+    let has_all = async || Ok(written(stage, stage.user(), name).len() >= wanted.len());
+    until(LIMIT, has_all).await.unwrap();
+    assert_eq!(written(stage, stage.user(), name)[..wanted.len()], *wanted, "{name}");
+}
+
 #[tokio::test]
 async fn a_plan_shows_what_run_then_does_for_a_service_and_changes_nothing() {
     let stage = Stage::new().await;
@@ -101,7 +108,7 @@ async fn a_plan_shows_what_run_then_does_for_a_service_and_changes_nothing() {
     let did: Vec<String> = done.iter().map(|one| format!("cloud {} {}", one.method, one.uri)).collect();
     assert_eq!(did, wanted[1..], "the plan names all writes to the cloud");
     assert_eq!(serde_json::from_str::<Value>(&done[0].request).unwrap(), object["writes"][1]["body"]);
-    assert_eq!(written(&stage, stage.user(), "web")[0], "patch services/status");
+    await_written(&stage, "web", &["patch services/status"]).await;
     cloud.settled(&stage).await;
     host.end().await;
     assert_eq!(cloud.counters().writes, 1);
@@ -155,8 +162,8 @@ async fn a_plan_for_nodes_shows_what_run_then_writes() {
     let host = start(&stage, &cloud, &[], &flags);
     let node = await_untainted(client, "new").await;
     await_absent(&nodes(client), "gone", LIMIT).await.unwrap();
-    assert_eq!(written(&stage, stage.user(), "new"), ["patch nodes/status", "patch nodes"]);
-    assert_eq!(written(&stage, stage.user(), "gone"), ["delete nodes"]);
+    await_written(&stage, "new", &["patch nodes/status", "patch nodes"]).await;
+    await_written(&stage, "gone", &["delete nodes"]).await;
     for (label, value) in patch["metadata"]["labels"].as_object().unwrap() {
         assert_eq!(node.labels().get(label).map(String::as_str), value.as_str(), "{label}");
     }
@@ -164,6 +171,7 @@ async fn a_plan_for_nodes_shows_what_run_then_writes() {
     host.refreshed().await;
     cloud.settled(&stage).await;
     host.end().await;
+    assert_eq!([written(&stage, stage.user(), "new").len(), written(&stage, stage.user(), "gone").len()], [2, 1]);
     cloud.check().unwrap();
 }
 
