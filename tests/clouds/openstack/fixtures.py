@@ -91,11 +91,11 @@ def resources(admin):
     return {"public_network": outside, "public_subnets": subnets, "flavor": flavor, "image": image["id"]}
 
 
-def describe(root, roles, found):
+def describe(root, roles, found, token_cache):
     """`lab.json`: what a client of the lab has to know."""
     services = {kind: url(name) for name, (kind, _) in KINDS.items()}
     text = json.dumps({"identity": url("keystone"), "services": services, "region": REGION, "administrator": "admin", "password": PASSWORD,
-                       "roles": roles, **found}, indent=2)
+                       "token_cache": token_cache, "roles": roles, **found}, indent=2)
     path = root / "lab.json"
     path.touch(mode=0o600)
     path.write_text(text + "\n")

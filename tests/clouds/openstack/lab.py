@@ -140,7 +140,7 @@ def begin(root, page_limit, token_cache):
     discover = ["nova-manage", f"--config-file={root}/etc/nova/nova.conf", "cell_v2", "discover_hosts"]
     fixtures.await_reports(admin, since)
     processes.run("nova", *discover)
-    fixtures.describe(root, roles, fixtures.resources(admin))
+    fixtures.describe(root, roles, fixtures.resources(admin), token_cache)
 
 
 def status(root):
@@ -157,7 +157,7 @@ def main():
         commands.add_parser(name)
     starting = commands.add_parser("start")
     starting.add_argument("--page-limit", type=int, default=0)
-    starting.add_argument("--token-cache", type=int, default=-1)
+    starting.add_argument("--token-cache", type=int, default=5)
     for name in ("pause", "resume"):
         commands.add_parser(name).add_argument("service")
     asking = commands.add_parser("sql")

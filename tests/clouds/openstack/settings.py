@@ -27,7 +27,6 @@ def files(root, page_limit, token_cache):
                 "user_domain_id": "default", "project_name": "service", "project_domain_id": "default", "region_name": REGION, **more}
 
     def checks_tokens(name):
-        # A token that was revoked is refused at once when nobody remembers that it was good.
         return account(name, www_authenticate_uri=url("keystone") + "/v3", service_token_roles_required=True, token_cache_time=token_cache)
 
     def sql(name):

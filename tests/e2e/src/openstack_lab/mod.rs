@@ -109,7 +109,7 @@ impl Lab {
         run_lab(&["sql", schema, statement]).await
     }
 
-    /// A token is no longer valid.
+    /// A token is no longer valid, and every service knows.
     ///
     /// # Errors
     ///
@@ -119,7 +119,13 @@ impl Lab {
         let admin = self.admin().await?;
         let request = self.0.client.delete(url).header("x-auth-token", admin.token).header("x-subject-token", token);
         ensure!(request.send().await?.status().is_success(), "the token cannot be revoked");
+        self.ended_tokens_forgotten().await;
         Ok(())
+    }
+
+    /// Waits until no service takes a token that Keystone has ended: they remember good ones, and nothing shows for how long still.
+    async fn ended_tokens_forgotten(&self) {
+        tokio::time::sleep(Duration::from_secs(self.0.said["token_cache"].as_u64().unwrap_or_default())).await;
     }
 }
 
