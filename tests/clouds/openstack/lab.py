@@ -157,7 +157,7 @@ def main():
         commands.add_parser(name)
     starting = commands.add_parser("start")
     starting.add_argument("--page-limit", type=int, default=0)
-    starting.add_argument("--token-cache", type=int, default=5)
+    starting.add_argument("--token-cache", type=int, default=10)
     for name in ("pause", "resume"):
         commands.add_parser(name).add_argument("service")
     asking = commands.add_parser("sql")
