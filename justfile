@@ -179,7 +179,7 @@ _new-provider: _programs
     grep -q 'GET /v1/machines' requests.log
 
 # Format, clippy, docs, shell syntax, lengths of files; for=aarch64-unknown-linux-gnu: what clippy and rustdoc of that processor say
-lint for="": _tools _lint-files (_target for)
+lint for="": _tools _lint-files _built-once (_target for)
     cargo fmt --all --check
     cd providers && cargo fmt --all --check
     cargo clippy --workspace --all-targets {{ if for == "" { "" } else { "--target " + for } }} -- -D warnings
@@ -613,6 +613,20 @@ _lint-files:
         fi
     done < <(sources '*.rs' '*.sh' '*.go' '*.py' just .ci/run image/build)
     exit "$failed"
+
+# What demo and benchmarks are built of, tests are built of: a dependency with one feature more is built again, and all that uses it.
+_built-once: _tools
+    #!/usr/bin/env bash
+    set -euo pipefail
+    built() { cargo tree "$@" --format "{p} {f}" --prefix none | sed 's/ (proc-macro)//; s/ (\*)//' | sort -u; }
+    mkdir -p target
+    built --workspace >target/built-by-tests
+    twice=$(built {{ dev }} --edges no-dev | comm -23 - target/built-by-tests)
+    if [ -n "$twice" ]; then
+        echo "error: tests add features to these, and cargo builds them twice; give tests/features/Cargo.toml the same ones:" >&2
+        sed 's/^/    /' <<<"$twice" >&2
+        exit 1
+    fi
 
 # Installs what is missing and can be installed; says what to do about the rest.
 _tools:
