@@ -576,7 +576,11 @@ _hello-tools: _tools
     exit 0
 
 # What CI builds while its first steps leave something idle.
-_aside: _control-plane (_cargo-tool "cargo-deny" cargo_deny) (_cargo-tool "cargo-cyclonedx" cargo_cyclonedx) _hello-tools _chart-tools
+_aside: _control-plane _lab-packages (_cargo-tool "cargo-deny" cargo_deny) (_cargo-tool "cargo-cyclonedx" cargo_cyclonedx) _hello-tools _chart-tools
+
+# Packages of OpenStack's lab, where it can run.
+_lab-packages: (_install "python3:python3")
+    -@lab=tests/clouds/openstack/lab.py; if python3 $lab is-debian-12 && [ "$(id -u)" -eq 0 ]; then python3 $lab install; fi
 
 # Helm and promtool, which tests run.
 _chart-tools: _tools
