@@ -11,10 +11,25 @@ use crate::service::ServiceView;
 use crate::troubles::{Listed, ServiceTrouble};
 
 /// Without a queue, which alone knows when the next try is.
-pub(super) fn view(bench: &Bench) -> ServiceView {
+fn view(bench: &Bench) -> ServiceView {
     let (places, questions) = places();
     drop(questions);
     ServiceView { syncer: Arc::downgrade(&bench.syncer), places }
+}
+
+/// What is said while the queue says this of each Service.
+pub(super) async fn placed<T>(bench: &Bench, place: Place, asks: impl AsyncFnOnce(&ServiceView) -> T) -> T {
+    let (places, mut questions) = places();
+    let queue = async {
+        while let Some(Question { keys, answer }) = questions.recv().await {
+            assert!(answer.send(vec![place; keys.len()]).is_ok(), "somebody waits for it");
+        }
+    };
+    let view = ServiceView { syncer: Arc::downgrade(&bench.syncer), places };
+    tokio::select! {
+        () = queue => panic!("it answers for as long as somebody may ask"),
+        said = asks(&view) => said,
+    }
 }
 
 async fn explained(bench: &Bench, name: &str) -> ServiceExplanation {
@@ -186,4 +201,34 @@ async fn of_all_services_those_that_are_not_ready_are_listed_by_name_with_the_re
     bench.sync("web").await;
     let names: Vec<_> = bench.syncer.memory.troubles(9).first.into_iter().map(|one| one.name).collect();
     assert_eq!(names, ["default/api", "default/zoo"], "what is well again is not listed");
+}
+
+/// The queue looks at it again after hours, and a change of the Service or of the configuration is worked on at once.
+#[tokio::test(start_paused = true)]
+async fn a_stranded_service_waits_for_a_change_and_what_failed_before_is_not_why() {
+    let mut bench = Bench::new();
+    bench.add(service("web"));
+    bench.cloud.fail("ensure", "web", [failure(Reaction::Retry, "the cloud fails")]);
+    bench.sync("web").await;
+    bench.edit("web", &json!({ "spec": { "loadBalancerClass": "other.io/lb" } }));
+    assert_eq!(bench.sync("web").await, Verdict::Change);
+    let resync = Place::Planned(bench.settings.queue.resync);
+    let (told, listed) = placed(&bench, resync, async |view| {
+        (view.explain("default", "web").await.unwrap(), view.troubles(9).await.unwrap().first)
+    })
+    .await;
+    let (decision, next) = ("leave the load balancer alone with fake: ", Next::OnChangeOr(43_200.0));
+    assert_eq!((told.not_ready.as_deref(), told.last_try, told.next), (Some("Stranded"), None, next));
+    assert_starts(&told.decision.unwrap().text, decision);
+    let [web] = <[ServiceTrouble; 1]>::try_from(listed).expect("one of them");
+    assert_eq!((web.reason, web.next), ("Stranded", next));
+    assert_starts(&web.why.unwrap(), decision);
+    // It is deleted, and that fails: this is what counts from then on.
+    bench.delete("web");
+    bench.cloud.fail("delete", "web", [failure(Reaction::Retry, "the cloud fails again")]);
+    bench.sync("web").await;
+    let soon = Place::Planned(Duration::from_secs(5));
+    let listed = placed(&bench, soon, async |view| view.troubles(9).await.unwrap().first).await;
+    assert_eq!(listed[0].next, Next::In(5.0));
+    assert!(listed[0].why.as_deref().unwrap().contains("the cloud fails again"), "{listed:?}");
 }
