@@ -109,6 +109,7 @@ fn remembered(entry: &ServiceEntry) -> (ServiceExplanation, bool) {
         decision: decided.map(|(plan, at)| decision(plan, ago(*at))),
         last_try,
         not_ready: entry.not_ready.map(ToOwned::to_owned),
+        waits_for_turn_seconds: entry.last_run.waits_for_turn.map(ago),
         ..ServiceExplanation::default()
     };
     (known, attempt.is_some_and(|attempt| attempt.until_change))

@@ -1,5 +1,7 @@
 //! What whoever asks about one Service is told.
 
+use std::num::NonZeroUsize;
+
 use ccm_cloud::{FailedRequest, Reaction};
 use serde_json::json;
 use tokio::time::Instant;
@@ -180,7 +182,7 @@ async fn of_all_services_those_that_are_not_ready_are_listed_by_name_with_the_re
     let [api, web] = <[ServiceTrouble; 2]>::try_from(first).expect("two of them");
     let expected = |name: &str, reason, why, next| {
         let name = format!("default/{name}");
-        ServiceTrouble { name, reason, why, next }
+        ServiceTrouble { name, reason, why, next, waits_for_turn: None }
     };
     let [of_api, of_web] = [("api", "InvalidService", "invalid"), ("web", "QuotaExceeded", "quota")];
     let expected = |(name, reason, why): (&str, _, _), next| expected(name, reason, told(why), next);
@@ -231,4 +233,39 @@ async fn a_stranded_service_waits_for_a_change_and_what_failed_before_is_not_why
     let listed = placed(&bench, soon, async |view| view.troubles(9).await.unwrap().first).await;
     assert_eq!(listed[0].next, Next::In(5.0));
     assert!(listed[0].why.as_deref().unwrap().contains("the cloud fails again"), "{listed:?}");
+}
+
+/// Of many that a cloud keeps waiting, most looked as if a call of theirs hung.
+#[tokio::test(start_paused = true)]
+async fn a_try_that_waits_for_its_turn_says_so_and_one_that_has_it_does_not() {
+    let settings = ServiceSettings { concurrent_syncs: NonZeroUsize::MIN, ..ServiceSettings::default() };
+    let mut bench = Bench::with(FakeBalancers { delay: Duration::from_secs(90), ..Default::default() }, settings);
+    for name in ["api", "web"] {
+        bench.add(service(name));
+        bench.cloud.fail("ensure", name, [failure(Reaction::Retry, "the cloud fails")]);
+        bench.sync(name).await;
+    }
+    tokio::time::advance(Duration::from_secs(600)).await;
+    let runs = [bench.begin("api"), bench.begin("web")];
+    let waits = async |seconds| {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        let running = Place::Running(Duration::from_secs(60));
+        placed(&bench, running, async |view| {
+            let listed = view.troubles(9).await.unwrap().first;
+            let mut told = vec![];
+            for service in listed {
+                let name = service.name.trim_start_matches("default/");
+                let waited = view.explain("default", name).await.unwrap().waits_for_turn_seconds;
+                assert_eq!(service.waits_for_turn.map(|time| time.as_secs()), waited.map(|time| time as u64));
+                told.push((name.to_owned(), waited.map(f64::round)));
+            }
+            told
+        })
+        .await
+    };
+    let of = |name: &str, waited| (name.to_owned(), waited);
+    assert_eq!(waits(60).await, [of("api", None), of("web", Some(60.0))]);
+    // The first one is well again.
+    assert_eq!(waits(40).await, [of("web", None)]);
+    runs.iter().for_each(JoinHandle::abort);
 }
