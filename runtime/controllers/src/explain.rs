@@ -143,6 +143,9 @@ pub struct ServiceExplanation {
     pub not_ready: Option<String>,
     /// When there is work on it next.
     pub next: Next,
+    /// For how many seconds the try under way has waited for its turn; none where it does not wait, and from hosts that do not say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_for_turn_seconds: Option<f64>,
 }
 
 /// What the node controller knows of a Node.

@@ -33,6 +33,8 @@ pub struct ServiceTrouble {
     pub why: Option<String>,
     /// When there is work on it next.
     pub next: Next,
+    /// For how long the try under way has waited for its turn: only so many Services are worked on at a time. None where it does not wait.
+    pub waits_for_turn: Option<Duration>,
 }
 
 /// A Node that waits for its initialisation.

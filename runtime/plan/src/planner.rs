@@ -152,6 +152,7 @@ pub async fn plan(parts: PlanParts, target: Target, found: &mut Found<'_>) -> Re
 
 pub(crate) struct Planner {
     parts: PlanParts,
+    known: Known,
     gate: ApiGate,
     recorder: EventRecorder,
     metrics: Metrics,
@@ -169,7 +170,8 @@ impl Planner {
     pub(crate) fn new(parts: PlanParts, work: &mut JoinSet<()>) -> Self {
         let metrics = Metrics::register(&mut Registry::default());
         // Nothing but reads leaves by this client, so the gate may be open.
-        let gate = ApiGate::new(Known::of(&parts).client(), metrics.api.clone(), parts.settings.gate);
+        let known = Known::of(&parts);
+        let gate = ApiGate::new(known.clone().client(), metrics.api.clone(), parts.settings.gate);
         // Nobody writes Events.
         let (recorder, _) = EventRecorder::new(gate.clone(), metrics.events.clone(), EventSettings::default());
         let batches = parts.settings.batches;
@@ -181,7 +183,7 @@ impl Planner {
             Member { name, claims: Box::new(move |id: &str| descriptor.owns(id)), batcher }
         };
         let lookups = Lookups::new(parts.providers.iter().map(member).collect());
-        Self { parts, gate, recorder, metrics, lookups, pulse: None }
+        Self { parts, known, gate, recorder, metrics, lookups, pulse: None }
     }
 
     /// The same, and says with each step that it goes on.
@@ -390,7 +392,7 @@ impl Planner {
         let (settings, ranges) = self.parts.settings.route.clone()?;
         let nodes = &self.parts.nodes;
         // It reads no Node again that it has told, and where a network plugin told them before, these are all of them.
-        let client = Known::of(&self.parts).unread().client();
+        let client = self.known.clone().unread().client();
         let member = |(_, provider): (usize, &Asked)| RouteMember {
             source: Arc::clone(&provider.routes),
             nodes: self.told(),

@@ -61,8 +61,12 @@ fn rows<T, R>(Listed { all, first }: Listed<T>, row: impl Fn(T) -> R) -> Rows<R>
     Rows { all, first: first.into_iter().map(row).collect() }
 }
 
-fn service(ServiceTrouble { name, reason, why, next }: ServiceTrouble) -> Trouble {
-    Trouble { name, reason: reason.to_owned(), why, next: told(next, "try", "the Service or its provider changes") }
+fn service(ServiceTrouble { name, reason, why, next, waits_for_turn }: ServiceTrouble) -> Trouble {
+    let next = match (next, waits_for_turn) {
+        (Next::Running(_), Some(time)) => Some(format!("waiting for its turn for {}", about(time.as_secs_f64()))),
+        _ => told(next, "try", "the Service or its provider changes"),
+    };
+    Trouble { name, reason: reason.to_owned(), why, next }
 }
 
 /// When there is the next `try` or `look`.

@@ -145,7 +145,7 @@ impl Syncer {
         for (name, value) in self.memory.with(key, |entry| entry.unwritten()).unwrap_or_default() {
             set(&mut view.annotations, name, value);
         }
-        let _turn = self.turn(provider, &view).await.map_err(Some)?;
+        let _turn = self.turn(key, provider, &view).await.map_err(Some)?;
         let Some(provider) = self.still(provider) else { return Err(None) };
         self.is_as_before(key, service, &provider).await?;
         // Last, since all before takes its time.
@@ -319,7 +319,7 @@ impl Syncer {
         self.tell_offer(key, service, provider).await;
         let purpose = self.deletion(key, service, provider);
         let (view, _wrong) = self.view(key, service, provider);
-        let _turn = self.turn(provider, &view).await.map_err(Some)?;
+        let _turn = self.turn(key, provider, &view).await.map_err(Some)?;
         let Some(provider) = self.still(provider) else { return Err(None) };
         if known == Known::Seen {
             self.is_as_before(key, service, &provider).await?;

@@ -240,7 +240,7 @@ impl ServiceEntry {
 
     /// A run begins. Returns who measures a pass until it ends.
     pub(super) fn run_begins(&mut self) -> Option<Arc<PassTimer>> {
-        self.is_recovered = false;
+        (self.is_recovered, self.last_run.waits_for_turn) = (false, None);
         self.pass.take()
     }
 

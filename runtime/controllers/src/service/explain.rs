@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
+use super::condition::STRANDED;
 use super::entry::ServiceEntry;
 use super::key::Key;
 use super::last_run::LastFailure;
@@ -42,8 +43,12 @@ impl ServiceView {
         let listed = {
             let syncer = self.syncer.upgrade()?;
             let mut listed = syncer.memory.troubles(most);
-            for untried in listed.first.iter_mut().filter(|service| service.why.is_none()) {
-                untried.why = syncer.known(&key(untried)).0.decision.map(|decision| decision.text);
+            let is_told = |service: &ServiceTrouble| service.why.is_some() && service.reason != STRANDED;
+            for service in listed.first.iter_mut().filter(|service| !is_told(service)) {
+                let (known, waits_for_change) = syncer.known(&key(service));
+                let tried = known.last_try.map(|last| last.message);
+                service.why = tried.or(known.decision.map(|decision| decision.text));
+                service.next = if waits_for_change { Next::OnChange } else { Next::Unknown };
             }
             listed
         };
@@ -52,7 +57,7 @@ impl ServiceView {
 }
 
 impl Syncer {
-    /// What the memory says, and whether the last try waits for a change of the Service.
+    /// What the memory says, and whether there is no try before a change of the Service, or of what serves it.
     fn known(&self, key: &Key) -> (ServiceExplanation, bool) {
         // A Service that went by force is nowhere but in the memory.
         let seen = self.store.get(key).map(|seen| self.memory.newer(key, seen));
@@ -64,7 +69,11 @@ impl Syncer {
             // Another Service of the same name waits until the load balancer of this one is gone.
             (entry.newest.metadata.uid == *uid).then(|| remembered(entry))
         });
-        let (mut known, waits_for_change) = remembered.flatten().unwrap_or_default();
+        let (mut known, mut waits_for_change) = remembered.flatten().unwrap_or_default();
+        if matches!(work, Work::Stranded(_)) {
+            // What failed before is not why nothing is done.
+            (known.last_try, waits_for_change) = (None, true);
+        }
         known.uid = Some(uid.clone().unwrap_or_default());
         known.class = class(&service).map(ToOwned::to_owned);
         known.is_wanted = is_load_balancer(&service) && !is_deleting(&service);
@@ -100,6 +109,7 @@ fn remembered(entry: &ServiceEntry) -> (ServiceExplanation, bool) {
         decision: decided.map(|(plan, at)| decision(plan, ago(*at))),
         last_try,
         not_ready: entry.not_ready.map(ToOwned::to_owned),
+        waits_for_turn_seconds: entry.last_run.waits_for_turn.map(ago),
         ..ServiceExplanation::default()
     };
     (known, attempt.is_some_and(|attempt| attempt.until_change))

@@ -29,7 +29,7 @@ impl Syncer {
             let error = SyncError::Cloud { task: Task::Read, failure };
             return self.not_served(key, &job, error).await;
         }
-        let _turn = match self.turn(&job.provider, &job.view).await {
+        let _turn = match self.turn(key, &job.provider, &job.view).await {
             Ok(turn) => turn,
             Err(error) => return self.not_served(key, &job, error).await,
         };

@@ -1,4 +1,4 @@
-//! What the last run for a Service decided, and how its last failure is reacted to: for those who ask why.
+//! What the last run for a Service decided, what the one under way waits for, and how the last failure is reacted to: for those who ask why.
 
 use std::sync::Arc;
 
@@ -16,6 +16,8 @@ pub(crate) struct LastRun {
     pub(crate) decision: Option<(Plan, Instant)>,
     /// The last failure. It counts while the entry says that the last try failed.
     pub(crate) failed: Option<LastFailure>,
+    /// Since when the run under way waits for its turn.
+    pub(crate) waits_for_turn: Option<Instant>,
 }
 
 /// Of one Service, or of one after another with its name.

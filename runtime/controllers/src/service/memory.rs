@@ -203,7 +203,8 @@ impl Memory {
                 let waits_for_change = attempt.is_some_and(|attempt| attempt.until_change);
                 let why = attempt.map(|attempt| attempt.why.clone());
                 let next = if waits_for_change { Next::OnChange } else { Next::Unknown };
-                ServiceTrouble { name, reason, why, next }
+                let waits_for_turn = entry.last_run.waits_for_turn.map(|since| since.elapsed());
+                ServiceTrouble { name, reason, why, next, waits_for_turn }
             };
             lister.add(key.object_name(), tell);
         }

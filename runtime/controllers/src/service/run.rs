@@ -131,7 +131,7 @@ impl Syncer {
         if let Some(failure) = job.wrong.clone() {
             return Box::pin(self.unreadable(key, job, failure)).await;
         }
-        let _turn = match self.turn(&job.provider, &job.view).await {
+        let _turn = match self.turn(key, &job.provider, &job.view).await {
             Ok(turn) => turn,
             Err(error) => return Box::pin(self.not_served(key, &job, error)).await,
         };

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::sync::SemaphorePermit;
+use tokio::time::Instant;
 
 use super::backends::Seen;
 use super::error::{SyncError, Task};
@@ -24,15 +25,24 @@ pub(crate) struct Turn<'a> {
 
 impl Syncer {
     /// Waits until nobody else changes the same things, then for a permit to work.
-    pub(crate) async fn turn(&self, provider: &Provider, view: &ccm_cloud::Service) -> Result<Turn<'_>, SyncError> {
+    pub(crate) async fn turn(
+        &self,
+        key: &Key,
+        provider: &Provider,
+        view: &ccm_cloud::Service,
+    ) -> Result<Turn<'_>, SyncError> {
         let asked = provider.load_balancers.locks(view.clone());
         let names = self.call(Operation::Locks, provider, asked, |answer| answer.as_ref().err()).await;
         let names = names.and_then(|names| names).map_err(|failure| SyncError::Cloud { task: Task::Lock, failure })?;
         // Two providers may use the same word for different things.
         let names: BTreeSet<String> = names.into_iter().map(|name| format!("{}/{name}", provider.member)).collect();
+        let waits = |since| self.memory.with(key, |entry| entry.last_run.waits_for_turn = since);
+        waits(Some(Instant::now()));
         let held = self.locks.hold(names).await;
         // Never closed.
-        Ok(Turn { _held: held, _permit: self.width.acquire().await.ok() })
+        let permit = self.width.acquire().await.ok();
+        waits(None);
+        Ok(Turn { _held: held, _permit: permit })
     }
 
     /// The job as it is when its turn has come, with the provider of that moment. None where it is another one by then:

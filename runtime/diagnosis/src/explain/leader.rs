@@ -22,8 +22,8 @@ pub(super) enum Lead {
     Maybe,
     /// Nobody: nothing is tried.
     Nobody,
-    /// Nobody can know: there is no Lease, or a free one, and no host was reached. One that runs without election, or under another Lease,
-    /// does not hold it.
+    /// Nobody can know: there is no Lease, or a free one, and no host that leads was reached. One that runs without election, or under
+    /// another Lease, does not hold it.
     Unseen,
     /// Another manager has the Lease of the host.
     Stranger,
@@ -36,8 +36,9 @@ pub(super) struct Asked {
     pub(super) answer: Option<Answer>,
     /// Who was asked, where there is an answer.
     pub(super) place: Option<String>,
-    /// What a host that takes part in an election, and does not lead, makes of who does: it may know another one, of another Lease.
-    of_standby: Option<Lead>,
+    /// Whether a host that does not lead knows one that does, under another Lease. That it knows none says nothing: before it has its
+    /// component, it has not looked.
+    is_led_elsewhere: bool,
     /// What hosts that do not lead refuse: who refuses its first component does not become the leader.
     pub(super) refusals: Vec<Refusal>,
     /// Who leads, where there is no answer.
@@ -61,8 +62,8 @@ impl Asked {
             Ok(answer) if answer.leads => Self { answer: Some(answer), place: Some(place), ..Self::default() },
             Ok(answer) => {
                 let tried = format!("{place} does not lead and knows nothing of objects: {}", answer.leader);
-                let lead = answer.holder.map_or(Lead::Nobody, |_| Lead::Maybe);
-                Self { refusals: answer.refusals, of_standby: Some(lead), ..Self::failed(tried) }
+                let is_led_elsewhere = answer.holder.is_some();
+                Self { refusals: answer.refusals, is_led_elsewhere, ..Self::failed(tried) }
             }
             Err(why) => Self::failed(format!("{place}: {why}")),
         }
@@ -70,8 +71,8 @@ impl Asked {
 
     /// Who leads, where nobody holds a Lease of the expected name.
     fn judged(self) -> Self {
-        match (self.lead, self.of_standby) {
-            (Lead::Unseen, Some(lead)) => Self { lead, ..self },
+        match self.lead {
+            Lead::Unseen if self.is_led_elsewhere => Self { lead: Lead::Maybe, ..self },
             _ => self,
         }
     }
@@ -219,7 +220,7 @@ impl Place<'_> {
         }
     }
 
-    /// Adds what hosts refuse while nobody leads.
+    /// Adds what hosts refuse while nobody leads, unless one of them leads after all.
     async fn refusals(&self, mut asked: Asked, target: &Target) -> Asked {
         let pods = match pods::living(self.client, self.namespace).await {
             Ok(pods) => pods,
@@ -235,12 +236,13 @@ impl Place<'_> {
         for pod in hosts.into_iter().take(ASKED) {
             let one = self.ask(pod, "", target).await;
             asked.tried.extend(one.tried);
-            if asked.of_standby != Some(Lead::Maybe) {
-                asked.of_standby = one.of_standby.or(asked.of_standby);
+            asked.is_led_elsewhere |= one.is_led_elsewhere;
+            if one.answer.is_some() {
+                return Asked { answer: one.answer, place: one.place, refusals: vec![], ..asked };
             }
-            if one.answer.is_some() || !one.refusals.is_empty() {
-                return Asked { answer: one.answer, place: one.place, refusals: one.refusals, ..asked }.judged();
-            }
+            // Replicas mostly refuse the same.
+            let others: Vec<Refusal> = one.refusals.into_iter().filter(|one| !asked.refusals.contains(one)).collect();
+            asked.refusals.extend(others);
         }
         asked.judged()
     }

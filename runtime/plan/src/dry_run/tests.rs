@@ -6,7 +6,7 @@ use ccm_controllers::{
     AddressSources, ClusterSettings, JournalPlace, Metrics, NodeLifecycleSettings, NodeSettings, Reflector,
     ServiceSettings,
 };
-use http::Response;
+use http::{Response, StatusCode};
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;

@@ -1,11 +1,16 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use kube::runtime::reflector::store;
 use kube::runtime::watcher::Event;
 use parking_lot::Mutex;
 
 use super::*;
+use crate::api_server::refusal;
 use crate::api_server::tests::send;
 use crate::{read_only, sealed};
 
+/// Whether the API server is there.
+const QUESTION: &str = "GET /api/v1/nodes";
 const NODE: &str = "/api/v1/nodes/n1";
 const WEB: &str = "/api/v1/namespaces/default/services/web";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
@@ -18,14 +23,26 @@ fn object(name: &str, version: &str) -> Value {
     })
 }
 
+/// What was read of the API server.
+type Seen = Arc<Mutex<Vec<String>>>;
+
 /// An API server that has these objects in version 9, of which version 7 is in memory; what was read of it; and the journal.
-fn known() -> (Known, Arc<Mutex<Vec<String>>>, Arc<Journal>) {
-    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+fn known() -> (Known, Seen, Arc<Journal>) {
+    known_of(Arc::new(AtomicBool::new(true)))
+}
+
+/// The same, of one that may be away.
+fn known_of(is_there: Arc<AtomicBool>) -> (Known, Seen, Arc<Journal>) {
+    let seen: Seen = Arc::default();
     let told = Arc::clone(&seen);
     let service = tower::service_fn(move |request: Request<Body>| {
         let (path, name) = (request.uri().path(), request.uri().path().rsplit('/').next().unwrap());
+        let answered = match (is_there.load(Ordering::Relaxed), path) {
+            (false, _) => refusal(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", "it is away"),
+            (true, "/api/v1/nodes") => answer(StatusCode::OK, &json!({ "metadata": {}, "items": [] })),
+            (true, _) => answer(StatusCode::OK, &object(name, "9")),
+        };
         told.lock().push(format!("{} {path}", request.method()));
-        let answered = answer(StatusCode::OK, &object(name, "9"));
         async move { Ok::<_, std::convert::Infallible>(answered) }
     });
     let journal: Arc<Journal> = Arc::default();
@@ -33,11 +50,12 @@ fn known() -> (Known, Arc<Mutex<Vec<String>>>, Arc<Journal>) {
     let ((nodes, mut of_nodes), (services, mut of_services)) = (store(), store());
     of_nodes.apply_watcher_event(&Event::Apply(serde_json::from_value(object("n1", "7")).unwrap()));
     of_services.apply_watcher_event(&Event::Apply(serde_json::from_value(object("web", "7")).unwrap()));
-    (Known { client, journal: Arc::clone(&journal), nodes, services, is_unread: false }, seen, journal)
+    let server = Arc::default();
+    (Known { client, journal: Arc::clone(&journal), nodes, services, server, is_unread: false }, seen, journal)
 }
 
 #[tokio::test]
-async fn what_is_in_memory_is_patched_without_a_look_at_the_api_server() {
+async fn what_is_in_memory_is_patched_without_a_look_at_it_in_the_api_server() {
     let (known, seen, journal) = known();
     let client = known.client();
     for path in [NODE, WEB] {
@@ -54,7 +72,34 @@ async fn what_is_in_memory_is_patched_without_a_look_at_the_api_server() {
         assert_eq!(journal.take().len(), 2, "{path}");
         journal.written.forget(path);
     }
-    assert_eq!((seen.lock().as_slice(), journal.written.bytes()), ([].as_slice(), 0));
+    assert_eq!((seen.lock().as_slice(), journal.written.bytes()), ([QUESTION.to_owned()].as_slice(), 0));
+}
+
+/// What a look of hours finds in memory must not be old when it ends; and a large cluster must not ask for each object.
+#[tokio::test(start_paused = true)]
+async fn while_the_api_server_is_away_what_is_in_memory_says_nothing() {
+    let is_there = Arc::new(AtomicBool::new(true));
+    let (known, seen, journal) = known_of(Arc::clone(&is_there));
+    let clients = [known.clone().client(), known.unread().client()];
+    let patch = json!({ "metadata": { "uid": "1", "labels": { "c": "d" } } });
+    let (read, gone) = (format!("GET {NODE}"), StatusCode::SERVICE_UNAVAILABLE);
+    // Every 30 seconds. An answer holds for 60, and meanwhile nothing is asked for, or each object is.
+    for (there, code, asked) in [
+        (true, StatusCode::OK, vec![QUESTION]),
+        (false, StatusCode::OK, vec![]),
+        (false, gone, vec![QUESTION, &read, &read]),
+        (true, StatusCode::OK, vec![&read, &read]),
+        (true, StatusCode::OK, vec![QUESTION]),
+    ] {
+        is_there.store(there, Ordering::Relaxed);
+        for client in &clients {
+            assert_eq!(send(client, Method::PATCH, NODE, STRATEGIC, patch.clone()).await.0, code, "{asked:?}");
+            journal.written.forget(NODE);
+        }
+        assert_eq!(std::mem::take(&mut *seen.lock()), asked);
+        assert_eq!(journal.take().len(), if code == gone { 0 } else { 2 }, "{asked:?}");
+        tokio::time::advance(ANSWER_HOLDS / 2).await;
+    }
 }
 
 /// Who patches what another one has written meanwhile meets that, as in `run`.
@@ -99,7 +144,7 @@ async fn of_an_object_that_nobody_reads_again_nothing_is_held() {
     let (method, path) = (Method::PATCH.to_string(), status.clone());
     let write = Stopped::Cluster { method, path, body: told.clone(), makes_ready: false };
     assert_eq!(journal.take(), [write.clone(), write]);
-    assert_eq!((seen.lock().as_slice(), journal.written.bytes()), ([].as_slice(), 0));
+    assert_eq!((std::mem::take(&mut *seen.lock()), journal.written.bytes()), (vec![QUESTION.to_owned()], 0));
 
     // A Node of another UID has this name now, or none has.
     let other = json!({ "metadata": { "uid": "2" } });

@@ -12,15 +12,20 @@ fn trouble(name: &str, reason: &str, why: Option<&str>, next: Option<&str>) -> T
 
 #[test]
 fn a_service_says_when_its_next_try_is_or_what_it_waits_for() {
-    let of = |next| {
+    let turned = |next, waits: bool| {
         let (name, why) = ("default/web".to_owned(), Some("it is refused".to_owned()));
-        service(ServiceTrouble { name, reason: "QuotaExceeded", why, next })
+        let waits_for_turn = Some(Duration::from_secs(2_400)).filter(|_| waits);
+        service(ServiceTrouble { name, reason: "QuotaExceeded", why, next, waits_for_turn })
     };
+    let of = |next| turned(next, false);
     let told = |next| trouble("default/web", "QuotaExceeded", Some("it is refused"), next);
     assert_eq!(of(Next::In(29.1)), told(Some("next try in 30 s")));
     assert_eq!(of(Next::Running(7.0)), told(Some("a try is under way for 7 s")));
     assert_eq!(of(Next::OnChange), told(Some("next try when the Service or its provider changes")));
     assert_eq!(of(Next::Unknown), told(None));
+    let waits = "waiting for its turn for 40 min";
+    assert_eq!(turned(Next::Running(2_401.0), true), told(Some(waits)));
+    assert_eq!(turned(Next::In(29.1), true), told(Some("next try in 30 s")), "that was another try");
 }
 
 #[test]

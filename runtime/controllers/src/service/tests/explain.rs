@@ -1,5 +1,7 @@
 //! What whoever asks about one Service is told.
 
+use std::num::NonZeroUsize;
+
 use ccm_cloud::{FailedRequest, Reaction};
 use serde_json::json;
 use tokio::time::Instant;
@@ -11,10 +13,25 @@ use crate::service::ServiceView;
 use crate::troubles::{Listed, ServiceTrouble};
 
 /// Without a queue, which alone knows when the next try is.
-pub(super) fn view(bench: &Bench) -> ServiceView {
+fn view(bench: &Bench) -> ServiceView {
     let (places, questions) = places();
     drop(questions);
     ServiceView { syncer: Arc::downgrade(&bench.syncer), places }
+}
+
+/// What is said while the queue says this of each Service.
+pub(super) async fn placed<T>(bench: &Bench, place: Place, asks: impl AsyncFnOnce(&ServiceView) -> T) -> T {
+    let (places, mut questions) = places();
+    let queue = async {
+        while let Some(Question { keys, answer }) = questions.recv().await {
+            assert!(answer.send(vec![place; keys.len()]).is_ok(), "somebody waits for it");
+        }
+    };
+    let view = ServiceView { syncer: Arc::downgrade(&bench.syncer), places };
+    tokio::select! {
+        () = queue => panic!("it answers for as long as somebody may ask"),
+        said = asks(&view) => said,
+    }
 }
 
 async fn explained(bench: &Bench, name: &str) -> ServiceExplanation {
@@ -165,7 +182,7 @@ async fn of_all_services_those_that_are_not_ready_are_listed_by_name_with_the_re
     let [api, web] = <[ServiceTrouble; 2]>::try_from(first).expect("two of them");
     let expected = |name: &str, reason, why, next| {
         let name = format!("default/{name}");
-        ServiceTrouble { name, reason, why, next }
+        ServiceTrouble { name, reason, why, next, waits_for_turn: None }
     };
     let [of_api, of_web] = [("api", "InvalidService", "invalid"), ("web", "QuotaExceeded", "quota")];
     let expected = |(name, reason, why): (&str, _, _), next| expected(name, reason, told(why), next);
@@ -186,4 +203,69 @@ async fn of_all_services_those_that_are_not_ready_are_listed_by_name_with_the_re
     bench.sync("web").await;
     let names: Vec<_> = bench.syncer.memory.troubles(9).first.into_iter().map(|one| one.name).collect();
     assert_eq!(names, ["default/api", "default/zoo"], "what is well again is not listed");
+}
+
+/// The queue looks at it again after hours, and a change of the Service or of the configuration is worked on at once.
+#[tokio::test(start_paused = true)]
+async fn a_stranded_service_waits_for_a_change_and_what_failed_before_is_not_why() {
+    let mut bench = Bench::new();
+    bench.add(service("web"));
+    bench.cloud.fail("ensure", "web", [failure(Reaction::Retry, "the cloud fails")]);
+    bench.sync("web").await;
+    bench.edit("web", &json!({ "spec": { "loadBalancerClass": "other.io/lb" } }));
+    assert_eq!(bench.sync("web").await, Verdict::Change);
+    let resync = Place::Planned(bench.settings.queue.resync);
+    let (told, listed) = placed(&bench, resync, async |view| {
+        (view.explain("default", "web").await.unwrap(), view.troubles(9).await.unwrap().first)
+    })
+    .await;
+    let (decision, next) = ("leave the load balancer alone with fake: ", Next::OnChangeOr(43_200.0));
+    assert_eq!((told.not_ready.as_deref(), told.last_try, told.next), (Some("Stranded"), None, next));
+    assert_starts(&told.decision.unwrap().text, decision);
+    let [web] = <[ServiceTrouble; 1]>::try_from(listed).expect("one of them");
+    assert_eq!((web.reason, web.next), ("Stranded", next));
+    assert_starts(&web.why.unwrap(), decision);
+    // It is deleted, and that fails: this is what counts from then on.
+    bench.delete("web");
+    bench.cloud.fail("delete", "web", [failure(Reaction::Retry, "the cloud fails again")]);
+    bench.sync("web").await;
+    let soon = Place::Planned(Duration::from_secs(5));
+    let listed = placed(&bench, soon, async |view| view.troubles(9).await.unwrap().first).await;
+    assert_eq!(listed[0].next, Next::In(5.0));
+    assert!(listed[0].why.as_deref().unwrap().contains("the cloud fails again"), "{listed:?}");
+}
+
+/// Of many that a cloud keeps waiting, most looked as if a call of theirs hung.
+#[tokio::test(start_paused = true)]
+async fn a_try_that_waits_for_its_turn_says_so_and_one_that_has_it_does_not() {
+    let settings = ServiceSettings { concurrent_syncs: NonZeroUsize::MIN, ..ServiceSettings::default() };
+    let mut bench = Bench::with(FakeBalancers { delay: Duration::from_secs(90), ..Default::default() }, settings);
+    for name in ["api", "web"] {
+        bench.add(service(name));
+        bench.cloud.fail("ensure", name, [failure(Reaction::Retry, "the cloud fails")]);
+        bench.sync(name).await;
+    }
+    tokio::time::advance(Duration::from_secs(600)).await;
+    let runs = [bench.begin("api"), bench.begin("web")];
+    let waits = async |seconds| {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        let running = Place::Running(Duration::from_secs(60));
+        placed(&bench, running, async |view| {
+            let listed = view.troubles(9).await.unwrap().first;
+            let mut told = vec![];
+            for service in listed {
+                let name = service.name.trim_start_matches("default/");
+                let waited = view.explain("default", name).await.unwrap().waits_for_turn_seconds;
+                assert_eq!(service.waits_for_turn.map(|time| time.as_secs()), waited.map(|time| time as u64));
+                told.push((name.to_owned(), waited.map(f64::round)));
+            }
+            told
+        })
+        .await
+    };
+    let of = |name: &str, waited| (name.to_owned(), waited);
+    assert_eq!(waits(60).await, [of("api", None), of("web", Some(60.0))]);
+    // The first one is well again.
+    assert_eq!(waits(40).await, [of("web", None)]);
+    runs.iter().for_each(JoinHandle::abort);
 }

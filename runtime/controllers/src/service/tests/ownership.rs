@@ -6,6 +6,8 @@ use serde_json::json;
 
 use super::offer::{GONE, WEB};
 use super::*;
+use crate::explain::Next;
+use crate::queue::Place;
 
 const GET: &str = "GET /api/v1/namespaces/default/services/web";
 
@@ -132,9 +134,12 @@ async fn a_configuration_that_serves_a_class_no_more_strands_its_load_balancers_
         }
         assert_eq!(untouched(&bench, &[&red, &blue]), before, "{what}");
         assert_eq!(bench.scraped("ccm_services_not_ready{reason=\"Stranded\"}"), 1.0, "{what}");
-        let listed = explain::view(&bench).troubles(9).await.expect("the controller is there").first;
+        let resync = Place::Planned(Duration::from_secs(43_200));
+        let listed = explain::placed(&bench, resync, async |view| view.troubles(9).await).await;
+        let listed = listed.expect("the controller is there").first;
         let why = listed.first().and_then(|one| one.why.as_deref()).unwrap_or_default();
         assert_starts(why, "leave the load balancer alone with red: ");
+        assert_eq!(listed[0].next, Next::OnChangeOr(43_200.0), "{what}");
         let events = bench.events().await;
         let warnings: Vec<_> = events.iter().filter(|event| event.starts_with("Warning")).collect();
         assert_eq!(warnings.len(), 1, "{what}: {events:?}");

@@ -203,7 +203,8 @@ async fn without_a_holder_and_without_a_host_that_answers_nobody_knows_who_leads
         for (server, lead) in [
             (Server { status: 503, ..lease.clone() }, Lead::Unseen),
             (Server { pods: vec![], ..lease.clone() }, Lead::Unseen),
-            (Server { proxied: answer(false), ..lease.clone() }, Lead::Nobody),
+            // It has not looked at its Lease before it has its component.
+            (Server { proxied: answer(false), ..lease.clone() }, Lead::Unseen),
         ] {
             let asked = server.asked().await;
             assert_eq!((asked.lead, asked.answer.is_some()), (lead, false), "{:?}", asked.tried);
@@ -241,6 +242,26 @@ async fn while_nobody_leads_hosts_are_asked_what_they_refuse() {
     );
     let asked = Server { holder: "", pods: vec![], ..server() }.asked().await;
     assert_eq!(asked.tried[1], "no pod of a host lives in kube-system");
+}
+
+/// The first one that refused something ended the search, and nobody was said to work while another one led under its own Lease.
+#[tokio::test]
+async fn one_that_refuses_its_component_does_not_hide_one_that_leads() {
+    let refusal = |source: &str| Refusal { source: source.into(), ..Refusal::default() };
+    let refuses = |sources: &[&str]| {
+        let refusals = sources.iter().map(|source| refusal(source)).collect();
+        serde_json::to_string(&Answer { refusals, ..Answer::default() }).unwrap()
+    };
+    let without = Server { has_lease: false, ..server() };
+    let of_each = vec![("ccm-b", refuses(&["cloud.wasm"])), ("ccm-a", answer(true))];
+    let asked = Server { of_each, ..without.clone() }.asked().await;
+    assert_eq!(asked.place.as_deref(), Some("pod kube-system/ccm-a"), "{:?}", asked.tried);
+    assert_eq!((asked.answer.map(|answer| answer.leads), asked.refusals), (Some(true), vec![]));
+    // Without one that leads, what each of them refuses is told, and once.
+    let of_each = vec![("ccm-b", refuses(&["cloud.wasm"])), ("ccm-a", refuses(&["cloud.wasm", "other.wasm"]))];
+    let asked = Server { of_each, ..without }.asked().await;
+    assert_eq!((asked.lead, asked.answer.is_none(), asked.tried.len()), (Lead::Unseen, true, 3), "{:?}", asked.tried);
+    assert_eq!(asked.refusals, ["cloud.wasm", "other.wasm"].map(refusal));
 }
 
 const PROXY: &str = "/api/v1/namespaces/kube-system/pods/https:ccm-a:10258/proxy/explain/v1/service/default/web";
@@ -331,9 +352,9 @@ async fn who_asks_one_that_does_not_lead_learns_who_has_the_lease() {
             Lead::Stranger,
             "is no host of wasm-ccm but openstack-cloud-controller-manager: two managers have one Lease",
         ),
-        (false, Server { holder: "", ..server() }, Lead::Nobody, "nobody holds the Lease kube-system/cloud-"),
+        (false, Server { holder: "", ..server() }, Lead::Unseen, "nobody holds the Lease kube-system/cloud-"),
         (false, Server { is_renewed: false, ..server() }, Lead::Nobody, "nobody leads: node-1_0000"),
-        (false, Server { has_lease: false, ..server() }, Lead::Nobody, "does not exist: no host has led, "),
+        (false, Server { has_lease: false, ..server() }, Lead::Unseen, "does not exist: no host has led, "),
         (false, server(), Lead::Maybe, "node-1_00000000-0000-0000-0000-000000000000 leads"),
         (true, stranger, Lead::Maybe, ""),
     ] {
