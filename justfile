@@ -166,7 +166,8 @@ _new-provider: _programs
     RUSTFLAGS={{ quote(release_flags) }} cargo build --release
     echo my-token >token
     component=$CARGO_TARGET_DIR/wasm32-unknown-unknown/release/acme.wasm
-    "$host" check "$component" --cloud-provider acme --allow-host=api.acme.example --credential=token=file:token
+    # Without its cloud, not everything is judged.
+    "$host" check "$component" --cloud-provider acme --allow-host=api.acme.example --credential=token=file:token || [ $? = 3 ]
     # And with its cloud, on any port.
     exec 3< <(exec python3 -c 'from cloud import *
     server = ThreadingHTTPServer(("127.0.0.1", 0), Cloud)

@@ -84,7 +84,8 @@ pub enum Command {
     /// policies that refuse what the webhook would refuse for them, for clusters without the webhook.
     #[command(args_override_self = true)]
     Annotations(Box<AnnotationsArgs>),
-    /// Check whether `run` would accept a component. If not, print the reason and exit with code 1.
+    /// Check whether `run` would accept a component. If not, print the reason and exit with code 1. If not everything could be judged, say what
+    /// was not, and exit with code 3.
     #[command(args_override_self = true)]
     Check(Box<CheckArgs>),
     /// Write a component to a ConfigMap, if `run` would accept it.

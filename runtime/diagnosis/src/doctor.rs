@@ -12,7 +12,7 @@
 //! | [`provider`] | component, configuration and credentials, as `run` would |
 //! | [`network`] | the ways to the cloud: names, proxies, certificates, and whether somebody answers |
 //! | [`budget`] | how many requests the cloud leaves to the leader |
-//! | [`services`] | Services that wait, or hang in their deletion |
+//! | [`services`] | Services that wait, or are stuck in deletion |
 //! | [`webhook`], [`certificate`] | the certificates of the admission webhook |
 //!
 //! What they find is a [`finding`]. Decisions are made from values alone, so that each has a test.

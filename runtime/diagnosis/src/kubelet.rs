@@ -1,8 +1,7 @@
 //! A Node whose kubelet runs without `--cloud-provider=external`: no manager is asked to take care of it.
 
 /// What is seen of it.
-pub const FOUND: &str =
-    "has no provider ID, and no taint that asks for one: its kubelet seems to run without --cloud-provider=external";
+pub const FOUND: &str = "has neither a provider ID nor the uninitialized taint, so no manager initialises it: its kubelet seems to run without --cloud-provider=external";
 
 /// What to do. `name`: that of the Node, as a shell takes it. A machine of no cloud would keep the taint, and be out of service.
 #[must_use]
@@ -15,6 +14,13 @@ pub fn fix(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The taint asks for the initialisation, and not for a provider ID.
+    #[test]
+    fn what_is_seen_says_what_is_missing_and_what_comes_of_it() {
+        let says = "has neither a provider ID nor the uninitialized taint, so no manager initialises it: ";
+        assert!(FOUND.starts_with(says), "{FOUND}");
+    }
 
     /// A machine of no cloud was taken out of service: no manager takes the taint away again.
     #[test]

@@ -13,6 +13,9 @@ pub const ROWS: usize = 50;
 /// Most bytes of the page. Where the entries are so long that it would have more, its lists are shorter.
 pub const MAX_PAGE: usize = 50_000;
 
+/// What a process that does not lead cannot say.
+const STANDBY: &str = "Services and Nodes are not known here: this process stands by. Open this page on the leader";
+
 /// Its digest stands in [`POLICY`](crate::POLICY).
 pub(crate) const STYLE: &str = include_str!("page.css");
 
@@ -31,27 +34,23 @@ impl Status {
     }
 
     fn page(&self, figures: &Figures<'_>, rows: usize) -> Markup {
-        let attention = self.attention(figures);
+        let verdict = self.verdict(figures);
         html! {
             (DOCTYPE)
             html lang="en" {
                 head {
                     meta charset="utf-8";
                     meta name="viewport" content="width=device-width,initial-scale=1";
-                    title { (if attention.is_empty() { "OK" } else { "!" }) " wasm-ccm" }
+                    title { (verdict.word()) " wasm-ccm" }
                     style { (PreEscaped(STYLE)) }
                 }
                 body {
                     header {
                         h1 { "wasm-ccm " small { (text(&self.version)) } }
-                        (verdict(&attention))
+                        (verdict.shown())
                         p { (text(&self.leader)) }
-                        @if !self.leads {
-                            p {
-                                "This process does not lead: it has no queues, and knows nothing of Services and Nodes. "
-                                "Ask the leader."
-                            }
-                        }
+                        // The verdict says it where there is nothing else.
+                        @if self.stands_by() && matches!(verdict, Verdict::Attention(_)) { p { (STANDBY) } }
                     }
                     main {
                         (failing(&self.failing, rows))
@@ -106,6 +105,19 @@ impl Status {
         }
     }
 
+    /// Whether another process leads, or nobody. A dry run leads nothing, and looks at all objects.
+    const fn stands_by(&self) -> bool {
+        !self.leads && self.dry_run.is_none()
+    }
+
+    fn verdict(&self, figures: &Figures<'_>) -> Verdict {
+        match self.attention(figures) {
+            attention if !attention.is_empty() => Verdict::Attention(attention),
+            _ if self.stands_by() => Verdict::Standby,
+            _ => Verdict::Good,
+        }
+    }
+
     /// What somebody should look at, each in a few words.
     fn attention(&self, figures: &Figures<'_>) -> Vec<String> {
         let unused = self.providers.iter().map(|provider| provider.refused.len()).sum();
@@ -114,7 +126,7 @@ impl Status {
         let all = [
             (self.failing.len(), "check that fails", "checks that fail"),
             (idle, "provider without a component", "providers without a component"),
-            (unused, "refusal", "refusals"),
+            (unused, "component or configuration not taken", "components or configurations not taken"),
             (many(self.services.as_ref()), "Service not ready", "Services not ready"),
             (many(self.uninitialised.as_ref()), "Node not initialised", "Nodes not initialised"),
             (
@@ -141,12 +153,33 @@ fn many<T>(rows: Option<&Rows<T>>) -> usize {
     rows.map_or(0, |rows| rows.all)
 }
 
-fn verdict(attention: &[String]) -> Markup {
-    html! {
-        @if attention.is_empty() {
-            p #verdict .verdict.good { "Nothing needs attention" }
-        } @else {
-            p #verdict .verdict.bad { (attention.join(", ")) }
+/// What is said first.
+enum Verdict {
+    /// Nothing that this process knows of needs attention, and it knows everything.
+    Good,
+    /// The same of a process that does not know the objects: good is nothing that it could say.
+    Standby,
+    /// What needs attention.
+    Attention(Vec<String>),
+}
+
+impl Verdict {
+    /// For the title.
+    const fn word(&self) -> &'static str {
+        match self {
+            Self::Good => "OK",
+            Self::Standby => "standby",
+            Self::Attention(_) => "!",
+        }
+    }
+
+    fn shown(&self) -> Markup {
+        html! {
+            @match self {
+                Self::Good => { p #verdict .verdict.good { "Nothing needs attention" } }
+                Self::Standby => { p #verdict .verdict { (STANDBY) } }
+                Self::Attention(what) => { p #verdict .verdict.bad { (what.join(", ")) } }
+            }
         }
     }
 }

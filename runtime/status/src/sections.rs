@@ -85,9 +85,9 @@ fn component(provider: &Provider, figures: &Figures<'_>) -> Markup {
                 @if let Some(last_good) = &provider.last_good { dt { "last good" } dd { (text(last_good)) } }
                 @if let Some(last_load) = &provider.last_load { dt { "last swap" } dd { (text(last_load)) } }
                 dt { "so far" }
-                dd { (loads("taken")) " taken, " (loads("rejected")) " refused, " (loads("rolled-back")) " rolled back" }
+                dd { (loads("taken")) " taken, " (loads("rejected")) " rejected, " (loads("rolled-back")) " rolled back" }
                 @for Refused { what, at, reason } in &provider.refused {
-                    dt .bad { "refused" }
+                    dt .bad { "not taken" }
                     dd { (text(what)) " " (text(at)) ": " (text(reason)) }
                 }
             }

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use crate::sections::{counted, more, text};
+use crate::sections::{counted, more, plural, text};
 use crate::status::{DryRun, PendingWrite, Rows, Trouble};
 
 pub(crate) fn would_write(
@@ -24,7 +24,13 @@ pub(crate) fn would_write(
                 }
             }
             @if let Some(looking) = looking { p .quiet { "Now " (text(looking)) "." } }
-            @if *left_out > 0 { p .bad { "Left out what they are, because all of it is too large: " (counted(*left_out)) } }
+            @if *left_out > 0 {
+                p .bad {
+                    (counted(*left_out))
+                    (plural(*left_out, " write is shown without what it is", " writes are shown without what they are"))
+                    ": the list would need too much memory"
+                }
+            }
             (list(writes, rows))
             @if unknown.all > 0 {
                 h3 .bad { "Not known: " (counted(unknown.all)) }
@@ -48,7 +54,11 @@ fn list(Rows { all, first }: &Rows<PendingWrite>, rows: usize) -> Markup {
                 }
             }
             (more(*all, first.len().min(rows)))
-            p .quiet { "All of one: " code { "wasm-ccm plan service NAMESPACE/NAME" } }
+            p .quiet {
+                "To see all writes for one object, give the flags of this host and --kubeconfig to "
+                code { "wasm-ccm plan service NAMESPACE/NAME" } " or " code { "wasm-ccm plan node NAME" }
+                "; for routes and the cluster, to " code { "wasm-ccm plan --all" } "."
+            }
         }
     }
 }

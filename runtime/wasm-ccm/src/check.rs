@@ -18,6 +18,7 @@ use kube::Client;
 use serde::Serialize;
 use tokio::task::JoinSet;
 
+use crate::exit::Verdict;
 use crate::output;
 use crate::stores::{self, depends};
 use ccm_cli::{CheckArgs, ConfigArgs, Output};
@@ -31,17 +32,17 @@ impl Leadership for ReadOnly {
     }
 }
 
-/// Says whether `run` would take the component.
+/// Says whether `run` would take the component, or that nobody could tell: then not every step was judged.
 ///
 /// # Errors
 ///
 /// The step of the gate, and why.
-pub(crate) fn check(args: &CheckArgs) -> Result<()> {
+pub(crate) fn check(args: &CheckArgs) -> Result<Verdict> {
     let record = args.component.record(args.file.to_string_lossy().into_owned())?;
     let record = ProviderRecord { allow_provider_change: args.allow_provider_change, ..record };
     let config = args.config.configure(record)?.check()?;
     if let Some(against) = &args.against {
-        return preview(args, &config, against);
+        return preview(args, &config, against).map(|()| Verdict::Good);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let checked = runtime.block_on(Box::pin(async {
@@ -60,10 +61,11 @@ pub(crate) fn check(args: &CheckArgs) -> Result<()> {
         Ok(Passed { warnings: judged.warnings, not_judged: judged.unasked, ..passed })
     }));
     let passed = checked.map_err(|rejected: Rejected| rejected.named(&config.source))?;
-    Ok(output::print(&match args.output {
+    output::print(&match args.output {
         Output::Json => output::json(&passed)?,
         Output::Text => passed.to_string(),
-    })?)
+    })?;
+    Ok(passed.verdict())
 }
 
 /// What was forgotten may be why it does not pass.
@@ -78,7 +80,7 @@ fn with_notes(rejected: Rejected, notes: &[String]) -> Rejected {
 /// What is not judged where nothing was said of the configuration.
 const CONFIGURATION: &str = "its configuration";
 
-/// A component that `run` would take.
+/// A component that `run` would take, as far as it was judged.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Passed {
@@ -96,19 +98,33 @@ struct Passed {
     configured_with: Vec<&'static str>,
 }
 
+impl Passed {
+    /// What was not judged may be what `run` refuses it for.
+    const fn verdict(&self) -> Verdict {
+        match self.not_judged {
+            None => Verdict::Good,
+            Some(_) => Verdict::Unjudged,
+        }
+    }
+}
+
 impl fmt::Display for Passed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { provider, version, digest, warnings, notes, not_judged, configured_with } = self;
         write!(f, "{provider} {version} ({digest}) passes the gate")?;
         let is_unconfigured = *not_judged == Some(CONFIGURATION);
         if is_unconfigured {
-            let flags = configured_with.join(" or ");
-            write!(f, " as far as it needs no configuration; with {flags}, that is judged as well")?;
+            write!(f, " as far as it needs no configuration")?;
         }
         warnings.iter().try_for_each(|warning| write!(f, "\nwarning: {warning}"))?;
         notes.iter().try_for_each(|note| write!(f, "\nnote: {note}"))?;
-        let not_judged = not_judged.iter().filter(|_| !is_unconfigured);
-        not_judged.into_iter().try_for_each(|what| write!(f, "\nnot judged: {what}; --online asks the cloud"))
+        match not_judged {
+            None => Ok(()),
+            Some(_) if is_unconfigured => {
+                write!(f, "\nnot judged: the steps grants and check; they need {}", configured_with.join(" or "))
+            }
+            Some(what) => write!(f, "\nnot judged at the step check: {what}; --online asks the cloud"),
+        }
     }
 }
 
@@ -152,7 +168,8 @@ fn preview(args: &CheckArgs, config: &ProviderConfig, against: &str) -> Result<(
         Output::Text => text(&preview),
     })?;
     let many = preview.report.differences.len();
-    ensure!(many == 0, "{}: a host would refuse it (step compare): {many} differ", args.file.display());
+    let differences = if many == 1 { "difference" } else { "differences" };
+    ensure!(many == 0, "{}: a host would refuse it (step compare): {many} {differences}", args.file.display());
     Ok(())
 }
 
@@ -266,17 +283,22 @@ mod tests {
             configured_with: vec!["--cloud-config", "--setting"],
         };
         let unconfigured = passed(&[], Some(CONFIGURATION)).to_string();
-        let start = "cloud 2.0 (sha256:1) passes the gate as far as it needs no configuration; with --cloud-config or ";
-        assert!(unconfigured.starts_with(start), "{unconfigured}");
-        assert!(unconfigured.ends_with("that is judged as well\nnote: A is not granted"), "{unconfigured}");
+        let wanted = "cloud 2.0 (sha256:1) passes the gate as far as it needs no configuration\nnote: A is not granted\nnot judged: the steps grants and check; they need --cloud-config or --setting";
+        assert_eq!(unconfigured, wanted);
         let all = passed(&["a", "b"], Some("the cloud"));
-        let text = "cloud 2.0 (sha256:1) passes the gate\nwarning: a\nwarning: b\nnote: A is not granted\nnot judged: the cloud; --online asks the cloud";
+        let text = "cloud 2.0 (sha256:1) passes the gate\nwarning: a\nwarning: b\nnote: A is not granted\nnot judged at the step check: the cloud; --online asks the cloud";
         assert_eq!(all.to_string(), text);
         let seen = serde_json::to_value(&all).unwrap();
         assert_eq!(seen["warnings"], serde_json::json!(["a", "b"]));
         assert_eq!(seen["notes"], serde_json::json!(["A is not granted"]));
         assert_eq!((&seen["provider"], &seen["notJudged"]), (&"cloud".into(), &"the cloud".into()));
         assert!(serde_json::to_value(passed(&[], None)).unwrap().get("notJudged").is_none());
+        // Exit code 0 was taken for a yes to what nobody had judged.
+        for (not_judged, verdict) in
+            [(None, Verdict::Good), (Some(CONFIGURATION), Verdict::Unjudged), (Some("the cloud"), Verdict::Unjudged)]
+        {
+            assert_eq!(passed(&["a"], not_judged).verdict(), verdict, "{not_judged:?}");
+        }
     }
 
     #[test]

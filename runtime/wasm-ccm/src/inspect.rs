@@ -177,7 +177,7 @@ fn text(inspection: &Inspection<'_>) -> Result<String> {
     if !credential_uses.is_empty() {
         writeln!(
             out,
-            "credentials in more than one header of one endpoint, or in one that is not for credentials; if that is right, give:"
+            "these uses of credentials need a grant, because a credential goes to more than one header or endpoint, or to a place that is not for credentials; if you agree, give:"
         )?;
         for grant in credential_uses {
             writeln!(out, "  --credential-use={grant}")?;

@@ -61,7 +61,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(*args, ignored),
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Annotations(args) => return code(inspect::annotations(&args)),
-        Command::Check(args) => check::check(&args),
+        Command::Check(args) => return code(check::check(&args)),
         Command::Push(args) => push::push(&args),
         Command::Doctor(args) => return code(diagnose::doctor(&args)),
         Command::Explain(args) => return code(diagnose::explain(&args)),

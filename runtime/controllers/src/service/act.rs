@@ -109,7 +109,7 @@ impl Syncer {
         };
         self.metrics.update_latency.observe(begun.elapsed().as_secs_f64());
         if gone {
-            tracing::warn!("the load balancer whose hosts were to be updated does not exist, it is made again");
+            tracing::warn!("the load balancer whose Nodes were to be updated does not exist, it is made again");
             self.metrics.drifted.inc();
             return Box::pin(self.ensure(key, job)).await;
         }

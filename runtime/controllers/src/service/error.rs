@@ -33,7 +33,7 @@ impl Task {
             Self::Lock => "get the locks of the load balancer",
             Self::Adopt => "find the owner of the load balancer that its annotations lead to",
             Self::Ensure | Self::EnsureHosts => "ensure load balancer",
-            Self::Update => "update the hosts of the load balancer",
+            Self::Update => "update the Nodes behind the load balancer",
             Self::Delete => "delete load balancer",
             Self::Orphan => "give the load balancer up",
             Self::AddFinalizer => "add load balancer cleanup finalizer",
@@ -77,7 +77,7 @@ impl SyncError {
             }
             // Other hosts are something else to try.
             Self::Cloud { task: Task::EnsureHosts, failure: Failure { reaction: Reaction::Invalid, .. } } => {
-                Some("not retried before the Service or its hosts change")
+                Some("not retried before the Service or the Nodes behind it change")
             }
             Self::Cloud { failure, .. } => Some(next_try(failure.reaction)),
             Self::Api { .. } => None,

@@ -72,13 +72,13 @@ impl ServiceMetrics {
             outdated: Gauge::default(),
             last_verification: FloatGauge::default(),
         };
-        let help = "Updates of the hosts of load balancers";
+        let help = "Updates of the Nodes behind load balancers";
         registry.register("service_controller_loadbalancer_sync", help, this.updates.clone());
-        let help = "Updates of the hosts of load balancers that failed";
+        let help = "Updates of the Nodes behind load balancers that failed";
         registry.register("service_controller_nodesync_error", help, this.update_failures.clone());
         let help = "Time from a change of Nodes until every load balancer was tried";
         registry.register("service_controller_nodesync_latency_seconds", help, this.pass_latency.clone());
-        let help = "Time that the update of the hosts of one load balancer took";
+        let help = "Time that the update of the Nodes behind one load balancer took";
         let name = "service_controller_update_loadbalancer_host_latency_seconds";
         registry.register(name, help, this.update_latency.clone());
         // What alerts count is there before the first time.
@@ -148,7 +148,12 @@ impl Drop for PassTimer {
         let (took, services) = (self.begun.elapsed(), self.services.load(Ordering::Relaxed));
         self.latency.observe(took.as_secs_f64());
         if services > 0 {
-            tracing::info!(hosts = self.hosts, services, ?took, "the hosts of load balancers have changed: all tried");
+            tracing::info!(
+                hosts = self.hosts,
+                services,
+                ?took,
+                "the Nodes behind load balancers have changed: all tried"
+            );
         }
     }
 }

@@ -133,7 +133,7 @@ impl Action {
         match self {
             Self::Nothing => "do nothing",
             Self::Adopt(_) => "write the status",
-            Self::UpdateHosts | Self::FollowHosts => "update the hosts",
+            Self::UpdateHosts | Self::FollowHosts => "update the Nodes behind the load balancer",
             Self::Ensure => "ensure the load balancer",
             Self::Delete => "delete the load balancer",
             Self::Orphan => "give the load balancer up",
@@ -152,7 +152,7 @@ impl fmt::Display for Reason {
             Self::ServiceChanged => "the Service has changed",
             Self::ProviderChanged => "the provider has another revision or configuration",
             Self::WaitsForOthers => "the provider has another revision or configuration, and other Services go first",
-            Self::HostsChanged => "its hosts have changed",
+            Self::HostsChanged => "the Nodes behind it have changed",
             Self::AddressMissing => "the Service does not have its address",
             Self::NotTold => "the Service does not say that it is ready",
             Self::Requested => "an annotation asks for it",
@@ -314,6 +314,9 @@ mod tests {
         let plan = Plan { provider, action: Action::Ensure, reason: Reason::ProviderChanged };
         let text = "ensure the load balancer with fake: the provider has another revision or configuration";
         assert_eq!(plan.to_string(), text);
+        // Elsewhere, a host is a process of wasm-ccm.
+        let moved = Plan { provider: None, action: Action::UpdateHosts, reason: Reason::HostsChanged };
+        assert_eq!(moved.to_string(), "update the Nodes behind the load balancer: the Nodes behind it have changed");
         let value = json!({ "provider": "fake", "action": "ensure", "reason": "provider-changed" });
         assert_eq!(serde_json::to_value(&plan).unwrap(), value);
         let drifted = Plan { provider: None, action: Action::Strand, reason: Reason::Drifted("so".into()) };

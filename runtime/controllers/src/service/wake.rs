@@ -168,7 +168,7 @@ pub(super) fn fan_out(syncer: &Syncer, backends: Backends) -> Vec<Key> {
     for key in &keys {
         syncer.memory.with(key, |entry| entry.pass = Some(Arc::clone(&timer)));
     }
-    tracing::debug!(hosts, services = keys.len(), "the hosts of load balancers have changed");
+    tracing::debug!(hosts, services = keys.len(), "the Nodes behind load balancers have changed");
     keys
 }
 
@@ -204,7 +204,10 @@ fn chosen_anew(syncer: &Syncer) -> Vec<Key> {
         }
     }
     if !keys.is_empty() {
-        tracing::debug!(services = keys.len(), "Nodes have other labels, by which hosts of load balancers are chosen");
+        tracing::debug!(
+            services = keys.len(),
+            "Nodes have other labels, by which the Nodes behind load balancers are chosen"
+        );
     }
     keys
 }

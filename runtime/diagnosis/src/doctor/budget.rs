@@ -119,7 +119,7 @@ impl Judge<'_> {
             }
         }
         let fix = tried.iter_mut().find_map(|(_, fix)| fix.take()).unwrap_or_else(|| {
-            "say with --address where the health port of the leader is, such as https://127.0.0.1:10258".to_owned()
+            "give the URL of the leader's health port with --address, such as https://127.0.0.1:10258".to_owned()
         });
         let tried: Vec<String> = tried.into_iter().map(|(why, _)| why).collect();
         let nobody = || format!("the leader is no pod in {namespace}");
@@ -233,7 +233,7 @@ fn judge(told: &Told, place: &str) -> Vec<Finding> {
     }
     findings.extend(low.into_iter().map(|(about, found)| check.wrong(found, fix).about([about])));
     if !others.is_empty() {
-        findings.push(check.wrong("as few requests are left", fix).about(others));
+        findings.push(check.wrong(format!("less than {}% of the requests are left", LOW * 100.0), fix).about(others));
     }
     if findings.is_empty() {
         let told = |([provider, endpoint], left): (&[String; 2], &Left)| match (left.remaining, left.limit) {

@@ -24,12 +24,14 @@ pub(super) fn judge(
         Ok(pods) => pods.iter().filter(|pod| is_host(pod)).collect(),
         // Which says why.
         Err(_why) => {
-            return vec![check.unjudged("the pods of the host cannot be read", "do what the line managers says")];
+            return vec![
+                check.unjudged("the pods of the host cannot be read", "first do what the finding `managers` says"),
+            ];
         }
     };
     if pods.is_empty() {
         let found = format!("no pod in {namespace} is one of the host: it runs elsewhere, or nowhere");
-        let fix = "nothing, if a host outside of the cluster leads (see leases); else apply your overlay or Helm release, or give --leader-elect-resource-namespace";
+        let fix = "nothing, if a host outside of the cluster leads (see leases); if its pods are in another namespace, run doctor again with their --leader-elect-resource-namespace; else apply your overlay or Helm release";
         return vec![check.note(found, fix)];
     }
     let named = |pods: Vec<&&Pod>| pods.into_iter().map(|pod| name(namespace, pod)).collect::<Vec<_>>();
@@ -178,6 +180,8 @@ mod tests {
         let wanted = ["Hosts Good : pods of the host: 2; all are ready, or have just been made"];
         assert_eq!(told(&[good(), good()]), wanted);
         assert!(told(&[])[0].starts_with("Hosts Note : no pod in kube-system is one of the host"));
+        let nowhere = judge(Ok(&[]), "kube-system", SignedDuration::ZERO, Timestamp::now()).remove(0).fix.unwrap();
+        assert!(nowhere.contains("run doctor again with their --leader-elect-resource-namespace"), "{nowhere}");
         let other = json!({ "metadata": { "name": "x" }, "spec": { "containers": [] } });
         assert!(told(&[other])[0].starts_with("Hosts Note"));
         let why = "forbidden".to_owned();

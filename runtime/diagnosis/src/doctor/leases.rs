@@ -147,7 +147,7 @@ impl Judge<'_> {
         };
         if let Some(stranger) = self.stranger(hold) {
             let found = format!("{} holds Lease {place}, and is no host of wasm-ccm: it is {stranger}", hold.holder);
-            let fix = "two managers for one Lease: one of them works, and the others wait for ever. Stop that manager, or give one of them another --leader-elect-resource-name (and the right to that Lease) if it serves another cloud";
+            let fix = "two managers for one Lease: one of them works, and the others wait for ever; if that manager serves another cloud, give one of the two another --leader-elect-resource-name, and the right to that Lease; else stop that manager";
             return (vec![check.wrong(found, fix)], Led::No);
         }
         if let Some(Standing::Unmoved(hold)) = standing {
@@ -179,7 +179,7 @@ impl Judge<'_> {
     fn nobody(&self, found: String) -> Finding {
         let (label, value) = LABEL;
         let fix = format!(
-            "`kubectl -n {} get pods -l {label}={value}`, then the log and /readyz of a pod; for a Lease of another name, --leader-elect-resource-name; for hosts without election, --leader-elect=false",
+            "`kubectl -n {} get pods -l {label}={value}`, then the log and /readyz of a pod; if your hosts use another Lease, or run without election, run doctor again with their --leader-elect-resource-name or --leader-elect=false; do not change the hosts",
             self.peers.namespace
         );
         Check::Leases.wrong(found, fix)
@@ -210,7 +210,7 @@ impl Judge<'_> {
             "end the migration: remove --enable-leader-migration and set --cloud-provider=external at kube-controller-manager".to_owned()
         } else {
             format!(
-                "stop that manager, then `kubectl -n {namespace} delete lease {name}`; if it serves another cloud, doctor --beside={name}"
+                "if it serves another cloud, keep it, and run `wasm-ccm doctor --beside={name}`; else stop that manager, then `kubectl -n {namespace} delete lease {name}`"
             )
         };
         let finding = match self.is_dry_run {
@@ -288,9 +288,9 @@ mod tests {
         let judge = Judge { peers: &peers, is_elected: true, is_dry_run: false, beside: &[], pods: Ok(&[]) };
         for standing in [None, Some(&Standing::Free)] {
             let fix = judge.ours(standing, NOW.parse().unwrap()).0.remove(0).fix.unwrap();
-            for flag in ["--leader-elect-resource-name", "--leader-elect=false"] {
-                assert!(fix.contains(flag), "{fix}");
-            }
+            // They were taken for flags that a host needs: with the last one, two of them write.
+            let ends = "run doctor again with their --leader-elect-resource-name or --leader-elect=false; do not change the hosts";
+            assert!(fix.ends_with(ends), "{fix}");
         }
         assert_eq!(told(&[], false, &[], &[]).1, Led::Unknown);
         let (unmoved, led) = ours(Standing::Unmoved(hold("a_1", NOW, None)));
@@ -310,6 +310,11 @@ mod tests {
             "Wrong a_1 holds Lease kube-system/wasm-ccm, and is no host of wasm-ccm: it is {go}, as the API server knows who renews it"
         );
         assert_eq!((findings, led), (vec![wanted], Led::No));
+        let peers = PeerSettings { namespace: "kube-system".into(), lease: "wasm-ccm".into(), identity: None };
+        let judge = Judge { peers: &peers, is_elected: true, is_dry_run: false, beside: &[], pods: Ok(&[]) };
+        let fix = judge.ours(Some(&held(Some(go))), NOW.parse().unwrap()).0.remove(0).fix.unwrap();
+        let (first, then) = fix.split_once("; else stop ").unwrap();
+        assert!(first.contains("if that manager serves another cloud") && then.starts_with("that manager"), "{fix}");
         let container = json!({ "name": "c", "image": format!("registry/{go}:v1") });
         let pod = json!({ "metadata": { "name": "go" }, "spec": { "nodeName": "a", "containers": [container] } });
         let pods = [serde_json::from_value(pod).unwrap()];
@@ -319,6 +324,14 @@ mod tests {
         assert_eq!(told(&[("wasm-ccm", held(Some("wasm-ccm")))], true, &[], &pods).1, Led::Yes);
     }
 
+    /// What to do about another manager's Lease.
+    fn fix_of_other(name: &str) -> String {
+        let peers = PeerSettings { namespace: "kube-system".into(), lease: "wasm-ccm".into(), identity: None };
+        let judge = Judge { peers: &peers, is_elected: true, is_dry_run: false, beside: &[], pods: Ok(&[]) };
+        let standing = Standing::Held(hold("b_2", NOW, None));
+        judge.other(name, &standing, NOW.parse().unwrap()).unwrap().fix.unwrap()
+    }
+
     #[test]
     fn another_manager_that_leads_is_told_unless_it_may() {
         let ours = || ("wasm-ccm", held(None));
@@ -326,6 +339,10 @@ mod tests {
             let all = [ours(), (name, Standing::Held(hold("b_2", NOW, None)))];
             let (findings, _) = told(&all, true, &[], &[]);
             assert_eq!(findings.len(), 2, "{name}");
+            let fix = fix_of_other(name);
+            let keeps =
+                format!("if it serves another cloud, keep it, and run `wasm-ccm doctor --beside={name}`; else ");
+            assert!(name == MIGRATION || fix.starts_with(&(keeps + "stop that manager, then ")), "{fix}");
             assert!(findings[1].starts_with("Wrong b_2 holds it: another cloud controller manager"), "{findings:?}");
             assert_eq!(told(&all, true, &[name], &[]).0.len(), 1, "{name}");
             let unmoved =

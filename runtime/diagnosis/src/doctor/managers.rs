@@ -7,6 +7,7 @@ use kube::ResourceExt as _;
 use super::finding::{Check, Finding};
 use super::purpose::Purpose;
 use crate::ask::pods::{MANAGER, containers, flag, is_host, program};
+use crate::paste::word;
 
 /// The flag that says which cloud a component of Kubernetes serves by itself.
 const CLOUD: &str = "--cloud-provider";
@@ -50,7 +51,8 @@ pub(super) fn judge(
                 };
                 let found = format!("runs {program}: it changes the same Nodes and Services{waits}");
                 let fix = format!(
-                    "scale its Deployment to 0 or delete its DaemonSet; if it serves another cloud, doctor --beside={program}"
+                    "if it serves another cloud, keep it, and run `wasm-ccm doctor --beside={}`; else scale its Deployment to 0, or delete its DaemonSet",
+                    word(&program)
                 );
                 findings.push(told(found, fix).about(name.clone()));
             }
@@ -127,6 +129,19 @@ mod tests {
             let told = told_to(purpose, &all, &[]);
             assert!(told.len() == 2 && told.iter().all(|one| one.starts_with(wanted)), "{purpose:?}: {told:?}");
         }
+    }
+
+    /// Whoever did what stood first scaled down what served another cloud.
+    #[test]
+    fn what_may_stay_is_told_before_what_cannot_be_undone() {
+        let fix = |command: &str| {
+            let peers = PeerSettings { namespace: "kube-system".into(), lease: "mine".into(), identity: None };
+            judge(Ok(&[pod("os", "x", &[command], "Running")]), &peers, &[], Purpose::Work).remove(0).fix.unwrap()
+        };
+        let wanted = "if it serves another cloud, keep it, and run `wasm-ccm doctor --beside=openstack-cloud-controller-manager`; else scale its Deployment to 0, or delete its DaemonSet";
+        assert_eq!(fix("/bin/openstack-cloud-controller-manager"), wanted);
+        let quoted = fix("/bin/$(x)cloud-controller-manager");
+        assert!(quoted.contains("--beside='$(x)cloud-controller-manager'`"), "{quoted}");
     }
 
     #[test]

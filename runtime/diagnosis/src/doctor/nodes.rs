@@ -36,7 +36,7 @@ pub(super) fn judge(
         findings.push(
             check
                 .wrong(
-                    format!("waits for its initialisation since {longest:#}"),
+                    format!("has waited for its initialisation for {longest:#}"),
                     format!(
                         "`wasm-ccm explain node {name}` says why, as does the Event SyncNodeFailed in `kubectl describe node {name}`; without such an Event, no host works on it",
                         name = name_of(&waiting)
@@ -126,9 +126,13 @@ mod tests {
     #[test]
     fn each_mistake_is_one_line_with_all_nodes_that_have_it() {
         let waiting = [node("a", None, true, OLD), node("b", None, true, "2026-11-26T09:54:59Z")];
-        assert_eq!(told(&waiting), ["Wrong Node a, Node b: waits for its initialisation since 1h"]);
+        assert_eq!(told(&waiting), ["Wrong Node a, Node b: has waited for its initialisation for 1h"]);
         let in_tree = told(&[node("a", None, false, OLD)]);
-        assert!(in_tree[0].starts_with("Wrong Node a: has no provider ID") && in_tree.len() == 1, "{in_tree:?}");
+        assert!(
+            in_tree[0].starts_with("Wrong Node a: has neither a provider ID nor the uninitialized taint")
+                && in_tree.len() == 1,
+            "{in_tree:?}"
+        );
         let twins = told(&[node("a", Some("cloud://1"), false, OLD), node("b", Some("cloud://1"), false, OLD)]);
         assert!(twins[0].starts_with("Wrong Node a, Node b: have one provider ID, cloud://1"), "{twins:?}");
         let stranger = told(&[node("a", Some("clouds://1"), false, OLD)]);

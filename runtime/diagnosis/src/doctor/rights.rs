@@ -242,7 +242,7 @@ pub(super) async fn review(client: &Client, of: &RightsOf, wanted: &Wanted<'_>) 
         && is_absent(client, namespace, name).await
     {
         let found = format!("the ServiceAccount {namespace}/{name} does not exist");
-        let fix = "apply your overlay or Helm release, which makes it; if the host has another account, --rights-of; if it runs by hand, --rights-of self with its kubeconfig";
+        let fix = "apply your overlay or Helm release, which makes it; if the host has another account, run doctor again with --rights-of=NAMESPACE/NAME; if it runs by hand, with --rights-of=self and its kubeconfig";
         return vec![check.wrong(found, fix)];
     }
     match judge(client, of, rights, wanted.purpose).await {
@@ -293,7 +293,7 @@ async fn judge(client: &Client, of: &RightsOf, rights: Vec<Right>, purpose: Purp
             };
             let dry_run = if purpose.is_dry_run() { "this is a dry run, and " } else { "" };
             let fix = format!(
-                "{unless}{grant}; or apply your overlay or Helm release again, if the names are those of the manifests; if the host has another account, --rights-of"
+                "{unless}{grant}; or apply your overlay or Helm release again, if the names are those of the manifests; if the host has another account, run doctor again with --rights-of=NAMESPACE/NAME"
             );
             let troubles: Vec<String> = troubles.into_iter().collect();
             let troubles = if troubles.is_empty() {

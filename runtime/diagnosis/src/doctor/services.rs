@@ -34,19 +34,20 @@ pub(super) fn judge(services: &[Service], judge: &Judge<'_>) -> Vec<Finding> {
     let kept = services.iter().filter(|service| has_finalizer(service));
     let (ours, others): (Vec<&Service>, Vec<&Service>) = kept.partition(|service| is_known_here(service));
     if judge.led == Led::No && !ours.is_empty() {
-        let hang = ours.iter().filter(|service| is_deleting(service)).count();
+        let (all, stuck) = (ours.len(), ours.iter().filter(|service| is_deleting(service)).count());
+        let others = if stuck < all { "; the others will get stuck when you delete them" } else { "" };
         let found = format!(
-            "keeps the finalizer service.kubernetes.io/load-balancer-cleanup, and no host leads: {hang} of {} hang in their deletion, the others will",
-            ours.len()
+            "no host leads, so nobody removes the finalizer service.kubernetes.io/load-balancer-cleanup: {stuck} of {all} Services are stuck in deletion{others}"
         );
-        let fix = "start the host, or take --dry-run away from it: it deletes the load balancers; to remove wasm-ccm for good, follow docs/guides/remove.md";
+        let fix = "start a host without --dry-run, or take that flag away from the one that runs: it deletes the load balancers of Services that are being deleted or are no longer of type LoadBalancer, and keeps all others; to remove wasm-ccm for good, follow docs/guides/remove.md";
         findings.push(check.wrong(found, fix).about(ours.iter().map(|service| name(service))));
     }
-    let hang: Vec<String> = others.iter().filter(|service| is_deleting(service)).map(|service| name(service)).collect();
-    if !hang.is_empty() {
+    let stuck: Vec<String> =
+        others.iter().filter(|service| is_deleting(service)).map(|service| name(service)).collect();
+    if !stuck.is_empty() {
         let found = "waits in its deletion for the finalizer service.kubernetes.io/load-balancer-cleanup, and nothing on it says that wasm-ccm has worked on it: another manager uses the same finalizer";
         let fix = "see whether the manager that made its load balancer runs; if there is none any more, look for the load balancer in the cloud before you take the finalizer away";
-        findings.push(check.note(found, fix).about(hang));
+        findings.push(check.note(found, fix).about(stuck));
     }
     findings.extend(judge.nodes.and_then(|nodes| nobody_behind(services, nodes)));
     if findings.is_empty() {
@@ -98,7 +99,7 @@ fn waiting(service: &Service, judge: &Judge<'_>) -> Option<Finding> {
         Some(class) => {
             let found =
                 format!("waits, and its class {class} is none of these providers': another manager has to serve it");
-            check.note(found, "nothing, if there is such a manager; otherwise give --load-balancer-class, or create the Service again without a class")
+            check.note(found, "nothing, if there is such a manager; if a provider here is to serve the class, run the host and doctor with --load-balancer-class; else create the Service again without a class")
         }
         None => check.wrong("waits, and nobody has taken care of it: it has no condition LoadBalancerReady", events),
     };
@@ -125,8 +126,8 @@ mod tests {
         serde_json::from_value(object).unwrap()
     }
 
-    fn told(service: Service, led: Led) -> Vec<String> {
-        let findings = judge(
+    fn findings(service: Service, led: Led) -> Vec<Finding> {
+        judge(
             &[service],
             &Judge {
                 classes: &["mine".to_owned()],
@@ -135,8 +136,11 @@ mod tests {
                 patience: SignedDuration::from_mins(2),
                 now: "2026-11-26T10:00:00Z".parse().unwrap(),
             },
-        );
-        findings
+        )
+    }
+
+    fn told(service: Service, led: Led) -> Vec<String> {
+        findings(service, led)
             .into_iter()
             .map(|one| format!("{:?} {}: {}", one.judgement, one.objects.join(", "), one.found))
             .collect()
@@ -187,11 +191,12 @@ mod tests {
     }
 
     #[test]
-    fn a_finalizer_hangs_only_while_no_host_runs() {
+    fn a_service_is_stuck_with_its_finalizer_only_while_no_host_runs() {
         let (none, ready) = (json!({}), condition("True", "Ensured", ""));
         let kept = json!({ "finalizers": ["service.kubernetes.io/load-balancer-cleanup"], "deletionTimestamp": "2026-11-26T09:50:00Z" });
-        let hangs = told(service(&kept, &none, &ready), Led::No);
-        assert!(hangs[0].contains("no host leads: 1 of 1 hang in their deletion"), "{hangs:?}");
+        let stuck = told(service(&kept, &none, &ready), Led::No);
+        let wanted = "Wrong Service shop/web: no host leads, so nobody removes the finalizer service.kubernetes.io/load-balancer-cleanup: 1 of 1 Services are stuck in deletion";
+        assert_eq!(stuck[0], wanted);
         for led in [Led::Yes, Led::Unknown] {
             assert!(told(service(&kept, &none, &ready), led)[0].starts_with("Good"), "{led:?}");
         }
@@ -216,7 +221,29 @@ mod tests {
         let time = "2026-11-26T09:30:00Z";
         let record = json!({ "type": "LoadBalancerRecorded", "status": "True", "reason": "Ensured", "message": "", "lastTransitionTime": time });
         let recorded = json!({ "conditions": [record], "loadBalancer": addressed["loadBalancer"] });
-        assert!(told(service(&kept(None), &none, &recorded), Led::No)[0].contains("no host leads: 0 of 1 hang"));
+        let stays = told(service(&kept(None), &none, &recorded), Led::No);
+        let ends = ": 0 of 1 Services are stuck in deletion; the others will get stuck when you delete them";
+        assert!(stays[0].ends_with(ends), "{stays:?}");
+    }
+
+    /// Whoever read it kept the host down for fear of all load balancers of the list.
+    #[test]
+    fn a_host_that_starts_is_said_to_delete_the_load_balancers_alone_that_are_to_go() {
+        let (none, ready) = (json!({}), condition("True", "Ensured", ""));
+        let kept = json!({ "finalizers": ["service.kubernetes.io/load-balancer-cleanup"] });
+        let fix = findings(service(&kept, &none, &ready), Led::No).remove(0).fix.unwrap();
+        assert!(fix.starts_with("start a host without --dry-run"), "{fix}");
+        for part in ["of Services that are being deleted or are no longer of type LoadBalancer", "keeps all others"] {
+            assert!(fix.contains(part), "{fix}");
+        }
+    }
+
+    /// It was taken for a flag that a host needs.
+    #[test]
+    fn a_class_of_nobody_is_to_be_given_to_host_and_doctor() {
+        let (none, other) = (json!({}), json!({ "loadBalancerClass": "other" }));
+        let fix = findings(service(&none, &other, &none), Led::Yes).remove(0).fix.unwrap();
+        assert!(fix.contains("run the host and doctor with --load-balancer-class"), "{fix}");
     }
 
     #[test]

@@ -51,10 +51,21 @@ pub(super) fn of(reaction: &str, known: Known<'_>) -> Option<String> {
             ("raise the limit of the host that the message names, if that size is right", "")
         }
         "pending" => ("wait: the cloud is at work", ""),
-        "unauthorized" => (
-            "check and rotate the credential (docs/guides/rotate-credentials.md)",
-            "the host retries at once when it changes",
-        ),
+        "unauthorized" => match request.and_then(|request| request.status) {
+            Some(401) => (
+                "replace the credential (docs/guides/rotate-credentials.md)",
+                "the host retries at once when it changes",
+            ),
+            Some(403) => (
+                "give the credential the right that the message names; replace it only if it is wrong or expired (docs/guides/rotate-credentials.md)",
+                "the host retries every minute",
+            ),
+            Some(407) => ("correct user and password in the URL of the proxy (--proxy, or HTTPS_PROXY)", ""),
+            _ => (
+                "rotate the credential if it is wrong or expired (docs/guides/rotate-credentials.md), or give it the right that it lacks",
+                "the host retries every minute, and at once when the credential changes",
+            ),
+        },
         "conflict" => ("find out who else changes the same thing in the cloud", "the host retries"),
         "quota" => ("raise the limit of the account, or delete what nobody uses", "the host retries slowly"),
         "unsupported" => {
@@ -83,7 +94,7 @@ pub(super) fn of(reaction: &str, known: Known<'_>) -> Option<String> {
 fn retry(Known { speaker, request, tries, .. }: Known<'_>) -> String {
     let text = match (speaker, request) {
         (Speaker::ObjectAlone, _) => {
-            "do what the message says, if it stays: only a leader that tries again knows the request to the cloud"
+            "when a host leads again, run this command again to see the request to the cloud; until then, do what the message says"
         }
         (Speaker::Object, _) => {
             "nothing for now: the host retries. Only the leader knows the request to the cloud: if it stays, do what the message says"
@@ -95,14 +106,14 @@ fn retry(Known { speaker, request, tries, .. }: Known<'_>) -> String {
             "nothing for now: the host retries. No request to the cloud is known to have failed: if it stays, do what the message says, and look in the log of the host for what else the component says"
         }
         (Speaker::Leader, Some(CloudRequest { status: Some(status), .. })) if is_clear_no(*status) => {
-            "do what its answer says: the cloud refuses the request, and no outage is the reason; the host retries"
+            "correct what the cloud's answer names: it refuses this request, so this is no outage; the host keeps retrying"
         }
         (Speaker::Leader, Some(request)) => {
             let check = match request {
                 CloudRequest { request_id: Some(_), .. } => {
-                    "check network, proxy and the cloud's status, with the request ID"
+                    "check network, proxy and the cloud's status page; give the request ID to the cloud's support"
                 }
-                CloudRequest { status: Some(_), .. } => "check network, proxy and the cloud's status",
+                CloudRequest { status: Some(_), .. } => "check network, proxy and the cloud's status page",
                 // What has no answer has no ID.
                 _ => "check network and proxy: `wasm-ccm doctor --online` says what is in the way",
             };
@@ -189,10 +200,10 @@ mod tests {
         let named = CloudRequest { request_id: Some("r-1".into()), ..answered.clone() };
         for (reaction, request, says, not) in [
             ("retry", None, "do what the message says", "network"),
-            ("retry", Some(named), "the cloud's status, with the request ID", "doctor"),
+            ("retry", Some(named), "give the request ID to the cloud's support", "doctor"),
             // Whoever had no connection looked for an ID that nobody gave.
             ("retry", Some(failed("connect")), "`wasm-ccm doctor --online`", "request ID"),
-            ("retry", Some(answered.clone()), "check network, proxy and the cloud's status", "request ID"),
+            ("retry", Some(answered.clone()), "check network, proxy and the cloud's status page", "request ID"),
             ("unauthorized", None, "rotate the credential", "grant"),
             ("unauthorized", Some(answered.clone()), "rotate the credential", "grant"),
             ("unauthorized", Some(failed("denied")), "grant what the message names", "rotate"),
@@ -203,6 +214,37 @@ mod tests {
             let told = of(reaction, by_leader(request.as_ref(), &target)).unwrap();
             assert!(told.contains(says) && !told.contains(not), "{reaction} {request:?}: {told}");
         }
+    }
+
+    /// A new credential helped against none of them but the first.
+    #[test]
+    fn a_credential_is_to_be_replaced_only_where_the_cloud_refuses_it_as_such() {
+        let target = node();
+        let told = |status, speaker| {
+            let request = CloudRequest { status, ..CloudRequest::default() };
+            of("unauthorized", Known { speaker, ..by_leader(Some(&request), &target) }).unwrap()
+        };
+        for (status, starts) in [
+            (Some(401), "replace the credential (docs/guides/rotate-credentials.md); the host retries at once"),
+            (
+                Some(403),
+                "give the credential the right that the message names; replace it only if it is wrong or expired",
+            ),
+            (Some(407), "correct user and password in the URL of the proxy"),
+            // Some clouds have other words for a login that they refuse.
+            (
+                Some(404),
+                "rotate the credential if it is wrong or expired (docs/guides/rotate-credentials.md), or give it the right",
+            ),
+            (
+                None,
+                "rotate the credential if it is wrong or expired (docs/guides/rotate-credentials.md), or give it the right",
+            ),
+        ] {
+            let told = told(status, Speaker::Leader);
+            assert!(told.starts_with(starts), "{status:?}: {told}");
+        }
+        assert!(told(Some(403), Speaker::Leader).ends_with("; the host retries every minute"));
     }
 
     /// At the 14th failure in a row it was still "nothing for now".
@@ -227,7 +269,8 @@ mod tests {
         for status in [400, 402, 405, 410, 412, 413, 415, 422, 451, 499] {
             for tries in [1, 6] {
                 let told = told(status, tries);
-                assert!(told.starts_with("do what its answer says: the cloud refuses the request"), "{status}: {told}");
+                let starts = "correct what the cloud's answer names: it refuses this request, so this is no outage";
+                assert!(told.starts_with(starts), "{status}: {told}");
             }
         }
         // These may be over by themselves, or are not about the request. Of a proxy is the 407.
@@ -242,8 +285,8 @@ mod tests {
         let answered = CloudRequest { status: Some(503), ..CloudRequest::default() };
         let named = CloudRequest { request_id: Some("r-1".into()), ..answered.clone() };
         for (request, says) in [
-            (named, "check network, proxy and the cloud's status, with the request ID"),
-            (answered, "check network, proxy and the cloud's status"),
+            (named, "check network, proxy and the cloud's status page; give the request ID to the cloud's support"),
+            (answered, "check network, proxy and the cloud's status page"),
             (CloudRequest::default(), "check network and proxy: `wasm-ccm doctor --online` says what is in the way"),
         ] {
             let told = |tries| of("retry", Known { tries, ..by_leader(Some(&request), &target) }).unwrap();
@@ -259,7 +302,11 @@ mod tests {
         let target = node();
         for speaker in [Speaker::Object, Speaker::ObjectAlone] {
             let told = of("retry", Known { speaker, ..by_leader(None, &target) }).unwrap();
-            assert!(told.contains("nly") && told.contains("knows the request"), "{told}");
+            let says = match speaker {
+                Speaker::ObjectAlone => "when a host leads again, run this command again to see the request",
+                _ => "Only the leader knows the request to the cloud",
+            };
+            assert!(told.contains(says), "{told}");
             assert!(!told.contains("is known to have failed"), "{told}");
         }
         for reaction in ALL {

@@ -142,7 +142,7 @@ impl Place<'_> {
             let asked = Asked::failed(match lead {
                 Lead::Nobody => told,
                 _ => format!(
-                    "{told}, and is no pod in {namespace} that lives and has the label {label}={value}: say with --address where its health port is"
+                    "{told}, but no running pod in {namespace} with the label {label}={value} matches it: give the URL of its health port with --address"
                 ),
             });
             return Asked { lead, ..asked };

@@ -141,7 +141,7 @@ pub(super) fn explain(facts: Facts) -> Explanation {
     };
     match &target {
         Target::Service { .. } => service::explain(&mut told, &target, &object, answer.service),
-        Target::Node { .. } => node::explain(&mut told, &target, &object, answer),
+        Target::Node { .. } => node::explain(&mut told, &target, &object, answer, &namespace),
     }
     // An Event is told as the failure where nobody else says more.
     let warning = events.iter().find(|event| event.is_warning && !event.is_of_kubelet);
@@ -151,16 +151,15 @@ pub(super) fn explain(facts: Facts) -> Explanation {
     if matches!(object, Object::Forbidden) && told.verdict != Verdict::Fine {
         told.advise(allowed(&target));
     }
-    let is_refused = told.asked.is_none() && !told.refused.is_empty();
-    if is_refused {
-        told.advice.insert(0, REFUSED.to_owned());
-    }
+    // Of who leads, what is refused may be new, and no reason for anything.
+    let is_refused = told.asked.is_none() && !told.refused.is_empty() && told.verdict != Verdict::Fine;
     match told.lead {
-        Lead::Nobody if told.verdict != Verdict::Fine && !is_refused => told.advice.insert(
+        Lead::Nobody | Lead::Unseen if is_refused => told.advice.insert(0, REFUSED.to_owned()),
+        Lead::Nobody if told.verdict != Verdict::Fine => told.advice.insert(
             0,
             format!("start the host: none leads (`kubectl -n {namespace} get pods,leases` shows what there is)"),
         ),
-        Lead::Unseen if told.verdict != Verdict::Fine && !is_refused => {
+        Lead::Unseen if told.verdict != Verdict::Fine => {
             let or_ask = if is_addressed { "see that --address leads to it" } else { "ask it with --address" };
             let look = format!("kubectl -n {namespace} get pods");
             told.advice.insert(
@@ -184,6 +183,9 @@ pub(super) fn explain(facts: Facts) -> Explanation {
         };
         told.advice.extend(advice);
     }
+    if is_refused && told.lead == Lead::Maybe {
+        told.advise(PERHAPS_REFUSED);
+    }
     if is_silent && told.verdict != Verdict::Fine {
         told.advise(format!("{}; `wasm-ccm doctor` says more", Access::way_out()));
     }
@@ -194,7 +196,8 @@ pub(super) fn explain(facts: Facts) -> Explanation {
 const MOST: usize = 20;
 /// So many lines of a dry run. Of one call it tells 64 changes at most.
 const MOST_WRITES: usize = 100;
-const REFUSED: &str = "correct what is refused: a host that cannot use its component does not become the leader, and nobody works meanwhile (docs/guides/upgrade-a-provider.md)";
+const REFUSED: &str = "correct the component or configuration under `refused`: a host without a component cannot lead (docs/guides/upgrade-a-provider.md)";
+const PERHAPS_REFUSED: &str = "a component or configuration was not taken (see `refused`); this may not be the reason: look at /providerz of the leader";
 const STRANGER: &str = "stop one of the two managers (`wasm-ccm doctor`): another one has the Lease of the host";
 const NO_TRIES: &str = "a dry run makes no tries: see the lines dry run";
 

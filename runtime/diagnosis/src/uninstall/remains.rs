@@ -38,7 +38,7 @@ impl Step {
                 "Load balancers. No host has the Lease or runs in a pod. See first that none runs elsewhere, without election (--leader-elect=false) or under another Lease (--leader-elect-resource-name, --leader-elect-resource-namespace). To have the load balancers deleted, start the host again and begin here. Otherwise delete each load balancer in the cloud that you do not keep, and then run the command, which takes the finalizer away"
             }
             (Self::LoadBalancers, _) => {
-                "Load balancers, while the host runs. The command keeps one in the cloud; to have it deleted, delete the Service or change its type instead. Wait until none is listed here"
+                "Load balancers, while a host leads. An annotate command leaves the load balancer in the cloud, where it costs money. To delete it, delete the Service or change its type instead. Continue when no Service is listed here; if one stays, run `wasm-ccm doctor`"
             }
             (Self::Nodes, _) => {
                 "Nodes that wait for the host. Start kubelets without --cloud-provider=external, or install another cloud controller manager, which serves these Nodes; the command lets pods run on a Node as it is"
@@ -69,7 +69,7 @@ pub(super) struct Item {
 #[derive(Debug, Serialize)]
 struct Part {
     step: Step,
-    what: &'static str,
+    what: String,
     items: Vec<Item>,
 }
 
@@ -88,7 +88,7 @@ pub struct Remains {
 
 impl Remains {
     pub(super) fn new(manager: Manager) -> Self {
-        let steps = STEPS.map(|step| Part { step, what: step.what(&manager), items: vec![] }).into();
+        let steps = STEPS.map(|step| Part { step, what: step.what(&manager).to_owned(), items: vec![] }).into();
         let mut unread = vec![];
         if manager == Manager::Unknown {
             unread.push("whether a host runs: neither its Lease nor its pods say so".to_owned());
@@ -120,8 +120,11 @@ impl Remains {
 
     /// With commands that can be pasted.
     pub(super) fn completed(mut self, paste: &Paste) -> Self {
-        for item in self.steps.iter_mut().flat_map(|part| &mut part.items) {
-            item.command = paste.complete(&item.command);
+        for part in &mut self.steps {
+            part.what = paste.complete(&part.what);
+            for item in &mut part.items {
+                item.command = paste.complete(&item.command);
+            }
         }
         self
     }
@@ -240,6 +243,25 @@ mod tests {
     fn where_nobody_knows_whether_a_host_runs_that_is_said() {
         let remains = Remains::new(Manager::Unknown);
         assert!(remains.is_any_unread() && remains.text().contains("not known: whether a host runs"));
+    }
+
+    /// "The command keeps one in the cloud": whoever pasted the commands kept load balancers, and paid for them. Where a host was there and did
+    /// not lead, the wait had no end.
+    #[test]
+    fn what_the_commands_keep_in_the_cloud_is_told_before_them_and_what_to_do_where_the_wait_has_no_end() {
+        let mut remains = Remains::new(Manager::Host);
+        remains.add(Step::LoadBalancers, item("Service a/c", "kubectl annotate"));
+        let access = crate::ask::Access { kubeconfig: Some("/k/c".into()), master: None };
+        let text = remains.completed(&Paste::new(&access)).text();
+        let (first, _) = text.split_once("     kubectl ").unwrap();
+        for part in [
+            "1. Load balancers, while a host leads. ",
+            "leaves the load balancer in the cloud, where it costs money",
+            "To delete it, delete the Service or change its type instead",
+            "if one stays, run `wasm-ccm doctor --kubeconfig=/k/c`:",
+        ] {
+            assert!(first.contains(part), "{part}: {text}");
+        }
     }
 
     /// Whoever deletes a load balancer that a host takes care of makes it anew with another address.

@@ -116,7 +116,7 @@ pub enum OpenError {
     WiderUse(Vec<String>),
     /// Credentials of the operator in more places than need no grant.
     #[error(
-        "it uses credentials in more than one header of one endpoint, or in one that is not for credentials; if that is right, give {}{}",
+        "it uses a credential in more than one header or endpoint, or in a place that is not for credentials; if you agree, give {}{}",
         .0.join(" "), of_bodies(.0)
     )]
     UngrantedUse(Vec<String>),

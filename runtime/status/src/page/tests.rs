@@ -122,7 +122,7 @@ fn a_healthy_leader_says_so_with_its_components_queues_and_endpoints() {
     let page = healthy().render();
     let parts = [
         "wasm-ccm 0.1.0 Nothing needs attention leader: this process, node-1_8d7e Components cloud 2.0 /p/cloud.wasm",
-        "phase proven, generation 7, since 2026-01-02T03:04:05Z digest sha256:bb so far 3 taken, 2 refused, 0 rolled back",
+        "phase proven, generation 7, since 2026-01-02T03:04:05Z digest sha256:bb so far 3 taken, 2 rejected, 0 rolled back",
         "Services that are not ready: 0 none",
         "Nodes that are not initialised: 0 none",
         "Nodes that are not Ready: 0 none",
@@ -159,11 +159,11 @@ fn what_needs_attention_stands_at_the_top_and_each_with_its_reason() {
     };
     let page = status.render();
     let parts = [
-        "wasm-ccm 0.1.0 1 check that fails, 1 provider without a component, 1 refusal, 2 Services not ready, 1 Node not initialised, 1 Node \
+        "wasm-ccm 0.1.0 1 check that fails, 1 provider without a component, 1 component or configuration not taken, 2 Services not ready, 1 Node not initialised, 1 Node \
          not Ready, 1 held deletion, 1 endpoint down leader:",
         "Checks that fail [-]provider /p/other.wasm not ready: it is empty",
-        "no component serves: nothing is written to the cluster for it /p/other.wasm so far 0 taken, 40 refused, 0 rolled back \
-         refused component sha256:cc at trust, 2026-01-02T03:00:00Z: it is not signed",
+        "no component serves: nothing is written to the cluster for it /p/other.wasm so far 0 taken, 40 rejected, 0 rolled back \
+         not taken component sha256:cc at trust, 2026-01-02T03:00:00Z: it is not signed",
         "Services that are not ready: 2 default/web0 CloudFailed failed to ensure load balancer: POST /v2/load_balancers: 503 (request ID \
          r-7) next try in 30 s default/web1 CloudFailed",
         "More of one: wasm-ccm explain service NAMESPACE/NAME",
@@ -192,13 +192,25 @@ fn a_process_that_does_not_lead_says_who_does_and_that_its_queues_are_empty_beca
     };
     let page = status.render();
     let parts = [
-        "Nothing needs attention leader: node-2_11aa; this process, node-1_8d7e, stands by",
-        "This process does not lead: it has no queues, and knows nothing of Services and Nodes. Ask the leader.",
+        "wasm-ccm 0.1.0 Services and Nodes are not known here: this process stands by. Open this page on the leader \
+         leader: node-2_11aa; this process, node-1_8d7e, stands by Components",
         "Controllers and their queues None: only the leader runs controllers.",
         "Requests to clouds None were sent yet.",
     ];
     has_all(&page, &parts);
     assert!(!page.contains("Services that are not ready"), "{page}");
+    // It was green, and whoever forwarded the port to any replica went back to bed.
+    assert!(!page.contains("Nothing needs attention") && page.contains("<title>standby wasm-ccm</title>"), "{page}");
+    let (_, verdict) = page.split_once("<p class=\"verdict").unwrap();
+    assert!(verdict.starts_with('"'), "it is neither good nor bad: {page}");
+    // What it does know of is told all the same, and that it is not all.
+    let page = Status { failing: vec!["[-]API server not ready: no answer".into()], ..status }.render();
+    let parts = [
+        "1 check that fails leader: node-2_11aa",
+        "stands by Services and Nodes are not known here: this process stands by. Open this page on the leader Checks that fail",
+    ];
+    has_all(&page, &parts);
+    assert!(page.contains("<title>! wasm-ccm</title>"), "{page}");
 }
 
 #[test]
@@ -223,10 +235,12 @@ fn a_dry_run_shows_what_would_be_written_and_since_when() {
         "Would be written: 99",
         "As of 2026-01-02T03:04:06Z. Nothing was written. 1 of the list are notes of the host to itself. \
          Now looking since 2026-01-02T03:14:06Z, for 2 min.",
-        "Left out what they are, because all of it is too large: 7",
+        "7 writes are shown without what they are: the list would need too much memory",
         "Service default/web-000 cloud POST ocean/api /v2/load_balancers",
         "since 2026-01-02T03:04:05Z",
         "and 50 more",
+        "To see all writes for one object, give the flags of this host and --kubeconfig to wasm-ccm plan service NAMESPACE/NAME or \
+         wasm-ccm plan node NAME ; for routes and the cluster, to wasm-ccm plan --all .",
         "Not known: 1 Node n1 the cloud said 503",
     ];
     has_all(&page, &parts);
@@ -238,9 +252,12 @@ fn a_dry_run_shows_what_would_be_written_and_since_when() {
         &page,
         &["Nothing needs attention", "Would be written: 0 none As of 2026-01-02T03:04:06Z. Nothing was written."],
     );
+    let one = DryRun { left_out: 1, ..nothing.clone() };
+    let page = Status { dry_run: Some(one), ..healthy() }.render();
+    has_all(&page, &["1 write is shown without what it is: the list would need too much memory"]);
     let page = Status { dry_run: Some(DryRun { as_of: None, ..nothing }), ..healthy() }.render();
     has_all(&page, &["Would be written: 0 Not everything was looked at yet."]);
-    assert!(!words(&page).contains("Left out") && !words(&page).contains("Now looking"), "{page}");
+    assert!(!words(&page).contains("too much memory") && !words(&page).contains("Now looking"), "{page}");
     assert!(!words(&page).contains("Would be written: 0 none"), "not looked at is not nothing: {page}");
 }
 

@@ -246,7 +246,7 @@ async fn nodes_that_wait_and_nodes_that_nobody_can_serve_are_named() {
     };
     until(LIMIT, waits).await.unwrap();
     for (objects, judgement, part) in [
-        (&["Node waits"][..], "wrong", "waits for its initialisation since"),
+        (&["Node waits"][..], "wrong", "has waited for its initialisation for "),
         (&["Node in-tree"], "wrong", "seems to run without --cloud-provider=external"),
         (&["Node foreign"], "note", "elsewhere://1, that no provider serves: theirs begin with cloudlycke://"),
         (&["Node twin-a", "Node twin-b"], "wrong", "have one provider ID, cloudlycke://1"),

@@ -71,7 +71,7 @@ async fn a_stuck_service_is_followed_to_its_failed_request_in_one_command() {
         "answer     422 Unprocessable Entity, request ID ",
         "reaction   retry: the host tries again",
         "next try   in ",
-        "to do      do what its answer says: the cloud refuses the request",
+        "to do      correct what the cloud's answer names: it refuses this request, so this is no outage",
         "asked      the host at https://127.0.0.1:",
     ];
     has_all(&text, &parts);
@@ -154,7 +154,7 @@ async fn a_stuck_service_is_followed_to_its_failed_request_in_one_command() {
     // It leads, and is no pod: nobody knows where to ask it, and that is told.
     let (code, text, _) = explain(&stage, &["service", "default/web"]).await;
     assert_eq!(code, Some(0), "{text}");
-    has_all(&text, &[" leads, and is no pod in kube-system", "say with --address where its health port is"]);
+    has_all(&text, &[" leads, but no running pod in kube-system", "give the URL of its health port with --address"]);
     // A user without rights learns what was tried, and that nothing is known.
     let rival = stage.cluster.kubeconfig_of(RIVAL).unwrap().display().to_string();
     let (code, text, _) = explain_with(&rival, &["service", "default/web"]).await;
@@ -231,7 +231,7 @@ async fn a_first_component_that_is_refused_is_told_while_nobody_leads() {
     let (code, told) = explained(&stage, &["service", "default/web", &address(&host)]).await;
     let refused = told["refused"][0].as_str().unwrap();
     has_all(refused, &["component of ", " at identity, none serves: "]);
-    has_all(told["advice"][0].as_str().unwrap(), &["correct what is refused"]);
+    has_all(told["advice"][0].as_str().unwrap(), &["correct the component or configuration under `refused`"]);
     assert_eq!(code, Some(3), "{told:#}");
     host.end().await;
 }

@@ -83,7 +83,7 @@ async fn a_grant_that_this_provider_cannot_use_keeps_the_process_waiting_and_say
         ),
         (
             &["--credential=password=env:SCRIPTED_TOKEN"],
-            &["in more than one header of one endpoint", "--credential-use=password=identity:body:/v3/auth/tokens"],
+            &["in a place that is not for credentials", "--credential-use=password=identity:body:/v3/auth/tokens"],
         ),
         (&["--credential=tokn=env:SCRIPTED_TOKEN"], &["--credential tokn=...", "no such credential", "token"]),
         (&["--setting=moood=gay"], &["settings.moood", "no such setting", "mood"]),

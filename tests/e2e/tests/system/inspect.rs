@@ -136,6 +136,7 @@ fn what_a_component_wants_of_the_operator_is_shown_with_the_keys_and_variables_t
         "from cloud-config:Global.token or $SCRIPTED_TOKEN; used at api (header authorization)",
         "used at identity (body of /v3/auth/tokens)",
         "used at api (signing), api (query signature)",
+        "these uses of credentials need a grant, because a credential goes to more than one header or endpoint, or to a place that is not for credentials; if you agree, give:\n",
         "  --credential-use=password=identity:body:/v3/auth/tokens\n",
         "  --credential-use=api-key=api:query:apiKey\n  --credential-use=api-key=api:body:/client/api\n",
         "  --credential-use=password=identity:body-form:FIELD:/v3/auth/tokens\n  --credential-use=password=identity:body-json:POINTER:/v3/auth/tokens\n",

@@ -38,7 +38,7 @@ async fn a_relabelled_node_joins_and_leaves_the_load_balancers_that_choose_by_la
     serve(client, "web", annotated([(NODES, "pool in (web)")])).await;
     let message = await_reason(client, "web", "InvalidService").await;
     assert!(
-        message.contains("no Node matches") && message.ends_with("before the Service or its hosts change"),
+        message.contains("no Node matches") && message.ends_with("before the Service or the Nodes behind it change"),
         "{message}"
     );
     await_served(client, "all").await;

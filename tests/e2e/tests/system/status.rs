@@ -182,7 +182,7 @@ async fn the_page_shows_what_metrics_providerz_and_the_objects_say() {
         assert!(count > 0.0, "{metric}");
         has_all(&words(&page), &[&format!("{count} {says}")]);
     }
-    has_all(&words(&page), &["1 refusal, "]);
+    has_all(&words(&page), &["1 component or configuration not taken, "]);
     for name in ["evil", "refused"] {
         let service = the(scene.stage.client(), name).await;
         let (_, reason, message) = readiness(&service).unwrap();
@@ -239,12 +239,12 @@ async fn a_standby_says_who_leads_and_that_it_has_no_queues_because_of_that() {
     has_all(&of(&leader).await, &[&leads, "Services that are not ready: 0 none", "longest run ", " Nodes 0 "]);
     let parts = [
         stands_by.as_str(),
-        "This process does not lead: it has no queues, and knows nothing of Services and Nodes. Ask the leader.",
+        "Services and Nodes are not known here: this process stands by. Open this page on the leader",
         "Controllers and their queues None: only the leader runs controllers.",
     ];
     let page = of(&standby).await;
     has_all(&page, &parts);
-    assert!(!page.contains("Services that are not ready"), "{page}");
+    assert!(!page.contains("Services that are not ready") && !page.contains("Nothing needs attention"), "{page}");
     standby.end().await;
     leader.end().await;
 }

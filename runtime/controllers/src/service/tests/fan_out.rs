@@ -187,7 +187,7 @@ async fn case_155_an_update_that_fails_is_warned_of_counted_and_tried_again() {
     assert_eq!(bench.scraped("service_controller_nodesync_error_total"), 1.0);
     assert_starts(
         bench.events().await.last().unwrap(),
-        "Warning UpdateLoadBalancerFailed: Error updating load balancer with new hosts: failed to update the hosts of the \
+        "Warning UpdateLoadBalancerFailed: Error updating load balancer with new hosts: failed to update the Nodes behind the \
          load balancer: no route (retry): retried with back-off, next in ",
     );
 }

@@ -88,7 +88,7 @@ async fn hosts_that_are_refused_by_the_ensure_too_wait_for_other_hosts() {
         assert_eq!(bench.sync("web").await, Verdict::Change);
     }
     let told = bench.condition("web")["message"].as_str().unwrap().to_owned();
-    assert!(told.ends_with("not retried before the Service or its hosts change"), "{told}");
+    assert!(told.ends_with("not retried before the Service or the Nodes behind it change"), "{told}");
     assert_eq!(bench.pass([node("n0"), node("n1"), node("n2")]).await, [Verdict::Change]);
     assert_eq!(bench.pass([node("n0")]).await, [Verdict::Done]);
     let ensures = ["ensure web: n0 n2", "ensure web: n0 n1 n2", "ensure web: n0"];

@@ -115,7 +115,7 @@ async fn a_service_whose_nodes_are_refused_waits_for_other_labels_too() {
     }
     assert_eq!(bench.cloud.take_calls(), ["ensure web"]);
     let told = bench.condition("web")["message"].as_str().unwrap().to_owned();
-    assert!(told.ends_with("not retried before the Service or its hosts change"), "{told}");
+    assert!(told.ends_with("not retried before the Service or the Nodes behind it change"), "{told}");
     assert_eq!(bench.relabel(pools(&["db", ""])).await, [""; 0]);
     assert_eq!(bench.relabel(pools(&["db", "web"])).await, ["ensure web: n1"]);
     assert_eq!(bench.condition("web")["status"], "True");

@@ -281,8 +281,7 @@ fn the_first_endpoints_are_named_with_their_figures_and_the_others_counted() {
 
     let (lines, _) = printed(&page("requests_remaining", "0"));
     let one = "WRONG    budget      Endpoint e5 of p: no request is left: ";
-    let others =
-        "WRONG    budget      Endpoint e6 of p, Endpoint e7 of p, Endpoint e8 of p: as few requests are left; fix: ";
+    let others = "WRONG    budget      Endpoint e6 of p, Endpoint e7 of p, Endpoint e8 of p: less than 5% of the requests are left; fix: ";
     assert!(lines.len() == 7 && lines[4].starts_with(one) && lines[5].starts_with(others), "{lines:?}");
 
     let told =

@@ -178,7 +178,7 @@ async fn a_leader_without_a_pod_is_told_and_a_dead_pod_is_not_asked() {
     for pods in [vec![], vec![pod("ccm-a", "node-3")], vec![ended], vec![going]] {
         let asked = Server { pods, ..server() }.asked().await;
         assert!(asked.answer.is_none() && asked.tried.len() == 1, "{:?}", asked.tried);
-        let part = format!("{HOLDER} leads, and is no pod in kube-system that lives");
+        let part = format!("{HOLDER} leads, but no running pod in kube-system with the label ");
         assert!(asked.tried[0].starts_with(&part), "{:?}", asked.tried);
     }
 }

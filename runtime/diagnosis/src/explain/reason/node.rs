@@ -13,17 +13,30 @@ use crate::verdict::Verdict;
 
 const READY: &str = "it is initialised, and Ready";
 const NOT_READY: &str = "it is initialised, and not Ready";
+/// What to do about a machine that exists, and that the cloud says is gone.
+const CORRECT: &str = "correct the credentials, project or region of the provider";
+
+/// What is asked about, and how its host is found.
+#[derive(Clone, Copy)]
+struct About<'a> {
+    target: &'a Target,
+    facts: Option<&'a NodeFacts>,
+    /// That of the host.
+    namespace: &'a str,
+}
 
 pub(super) fn explain(
     told: &mut Explanation,
     target: &Target,
     object: &Object,
     Answer { node: answer, lifecycle, would_delete, .. }: Answer,
+    namespace: &str,
 ) {
     let facts = match object {
         Object::Node(facts) => Some(facts),
         _ => None,
     };
+    let about_it = About { target, facts, namespace };
     let seen = facts.map(|facts| facts.uid.as_str()).unwrap_or_default();
     for (is_missing, what) in [(answer.is_none(), "node"), (lifecycle.is_none(), "node lifecycle")] {
         if is_missing && told.asked.is_some() {
@@ -61,13 +74,13 @@ pub(super) fn explain(
             let says = lifecycle.filter(|lifecycle| matches!(lifecycle.state.as_str(), "not-ready" | "deleting"));
             match says {
                 _ if is_ready => {}
-                Some(lifecycle) => initialised(told, target, facts, &lifecycle, "it is not Ready"),
+                Some(lifecycle) => initialised(told, about_it, &lifecycle, "it is not Ready"),
                 None => not_ready(told, "it is not Ready", facts, ""),
             }
             unseen(told, target, is_ready);
         }
         (_, Some(false)) => match (lifecycle.filter(|lifecycle| !lifecycle.state.is_empty()), facts) {
-            (Some(lifecycle), _) => initialised(told, target, facts, &lifecycle, NOT_READY),
+            (Some(lifecycle), _) => initialised(told, about_it, &lifecycle, NOT_READY),
             (None, Some(facts)) => by_object(told, facts),
             (None, None) if is_ready => told.is(Verdict::Fine, READY),
             (None, None) => told.is(Verdict::Unknown, "it is initialised; whether it is Ready, nobody says"),
@@ -79,8 +92,7 @@ pub(super) fn explain(
             Verdict::Wrong,
             "its machine is gone, as the cloud says: a host without --dry-run would delete the Node",
         );
-        told.advice =
-            vec!["nothing, if you deleted the machine; else correct the cloud before a host leads".to_owned()];
+        told.advice = vec![format!("nothing, if you deleted the machine; if it exists, {CORRECT} before a host leads")];
     }
 }
 
@@ -123,11 +135,11 @@ fn uninitialised(told: &mut Explanation, target: &Target, known: NodeExplanation
 /// Nobody waits for its initialisation. `not_ready_as`: what is said of it where only its kubelet is to blame.
 fn initialised(
     told: &mut Explanation,
-    target: &Target,
-    facts: Option<&NodeFacts>,
+    About { target, facts, namespace }: About<'_>,
     lifecycle: &LifecycleExplanation,
     not_ready_as: &str,
 ) {
+    let stop = format!("stop the host at once (`kubectl -n {namespace} scale deployment wasm-ccm --replicas=0`)");
     let says = if lifecycle.failure.is_some() { "the cloud gave no answer" } else { "the cloud says of its machine" };
     let answered = lifecycle.answered_seconds_ago.map(|ago| format!(", {} ago", about(ago))).unwrap_or_default();
     told.decision = lifecycle.answer.as_ref().map(|answer| format!("{says}: {answer}{answered}"));
@@ -145,7 +157,7 @@ fn initialised(
             told.is(Verdict::Wrong, "its machine is gone, and its deletion is held");
             told.held = Some(held.to_string());
             told.advise(format!(
-                "if the machines exist, scale the host to zero replicas at once: the next Node is deleted as soon as the limit allows. If they are gone, wait, or restart with --confirm-node-deletions={}",
+                "if the machines exist, {stop}: it deletes the next Node as soon as the limit allows. Then {CORRECT}. If they are gone, wait, or restart with --confirm-node-deletions={}",
                 told.object.trim_start_matches("node ")
             ));
         }
@@ -154,7 +166,9 @@ fn initialised(
                 Verdict::Wrong,
                 "its machine is gone, as the cloud says; a second proof comes before it is deleted",
             );
-            told.advise("nothing, if you deleted the machine; else correct the cloud at once");
+            told.advise(format!(
+                "nothing, if you deleted the machine. If it exists, {stop}: it is about to delete the Node. Then {CORRECT}"
+            ));
         }
         (_, None, Some("stopped")) => {
             told.is(Verdict::Wrong, "it is not Ready, and its machine is switched off");

@@ -42,7 +42,8 @@ fn by_leader(
     let addresses = facts.map(|facts| facts.addresses.join(", ")).filter(|addresses| !addresses.is_empty());
     told.provider = known.provider.clone();
     told.class = known.class.clone().or(told.class.take());
-    told.decision = known.decision.map(|decision| format!("{}, {} ago", decision.text, about(decision.seconds_ago)));
+    told.decision =
+        known.decision.map(|decision| format!("{} (decided {} ago)", decision.text, about(decision.seconds_ago)));
     told.planned(known.next);
     match (known.last_try, known.not_ready) {
         (Some(last), _) if last.reaction == "elsewhere" => {

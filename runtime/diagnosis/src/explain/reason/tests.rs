@@ -76,7 +76,7 @@ fn the_leader_says_what_failed_when_the_next_try_is_and_what_to_do() {
     let decision = Some(Decision { text: "ensure the load balancer with cloud".into(), seconds_ago: 61.0 });
     let told = service(Some(ServiceExplanation { last_try: last("quota"), decision, ..known() }), wanted());
     assert_eq!(told.verdict, Verdict::Wrong);
-    assert_eq!(told.decision.as_deref(), Some("ensure the load balancer with cloud, 61 s ago"));
+    assert_eq!(told.decision.as_deref(), Some("ensure the load balancer with cloud (decided 61 s ago)"));
     let failure = told.failure.unwrap();
     assert_eq!(failure.message, "POST /x: 503 (request ID r-1)");
     assert_eq!((failure.request, failure.tries, failure.seconds_ago), (Some(request()), 3, Some(1.0)));
@@ -319,6 +319,12 @@ fn each_state_of_a_node_has_its_verdict() {
             assert!(told_held.contains("no more than 2 of the 4 nodes of provider cloud"), "{told_held}");
             assert!(told.advice[0].ends_with("--confirm-node-deletions=n1"), "{:?}", told.advice);
         }
+        if matches!(case, "held" | "gone") {
+            // The host deletes the Node in seconds: nobody looks up in time how it is stopped, or what is to be corrected.
+            let stop = "stop the host at once (`kubectl -n cloud scale deployment wasm-ccm --replicas=0`)";
+            assert!(told.advice[0].contains(stop), "{case}: {:?}", told.advice);
+            assert!(told.advice[0].contains("credentials, project or region"), "{case}: {:?}", told.advice);
+        }
     }
 }
 
@@ -341,8 +347,9 @@ fn a_refused_component_is_told_with_each_object() {
 /// Nobody leads then, and nobody said why.
 #[test]
 fn what_hosts_refuse_is_told_while_nobody_leads() {
-    let told =
-        |refusals, rejections| explain(Facts { refusals, rejections, ..facts(web(), Object::Service(wanted())) });
+    let told = |refusals, rejections| {
+        explain(Facts { refusals, rejections, lead: Lead::Nobody, ..facts(web(), Object::Service(wanted())) })
+    };
     let refusal = Refusal {
         source: "configmap:kube-system/cloud".into(),
         step: "trust".into(),
@@ -363,7 +370,8 @@ fn what_hosts_refuse_is_told_while_nobody_leads() {
         (told(vec![], vec![event]), "Warning ProviderRejected: it is not signed"),
     ] {
         assert_eq!(told.refused, [line]);
-        assert!(told.advice[0].starts_with("correct what is refused: a host that cannot"), "{:?}", told.advice);
+        let first = "correct the component or configuration under `refused`: a host without a component cannot lead";
+        assert!(told.advice[0].starts_with(first), "{:?}", told.advice);
     }
 }
 

@@ -66,7 +66,7 @@ const EVERYWHERE: [Pain; 5] = [
 const DIGITALOCEAN: [Pain; 4] = [
     pain(
         "the node has another name than the droplet: it stays out (#63, #85, #110, #128, #361)",
-        ["nodes", "Node waits", "waits for its initialisation since", " node waits` says why"],
+        ["nodes", "Node waits", "has waited for its initialisation for ", " node waits` says why"],
     ),
     pain(
         "a load balancer that is pending for ever, and nobody says why (#62, #103, #167)",

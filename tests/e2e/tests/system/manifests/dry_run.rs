@@ -128,7 +128,7 @@ async fn doctor_finds_nothing_wrong_with_a_dry_run_and_offers_it_no_rights() {
     assert!(!answer.text.contains(" apply --server-side"), "{}", answer.text);
     // That is true, and its way out is not to start what runs.
     assert_eq!(answer.one("services", "wrong").0, ["Service default/web"]);
-    assert!(fix(&answer, "services").contains("take --dry-run away from it"), "{}", answer.text);
+    assert!(fix(&answer, "services").contains("or take that flag away from the one that runs"), "{}", answer.text);
 
     let go = "digitalocean-cloud-controller-manager";
     let renewing = Renewing::start(&stage, "cloud-controller-manager", go, SignedDuration::ZERO);

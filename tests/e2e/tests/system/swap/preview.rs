@@ -45,7 +45,7 @@ async fn a_preview_says_what_a_host_would_find_and_writes_nothing() {
         says(&preview(&stage, &cloud, &good, against, &[]).await, 0, &says_good);
     }
     let lost = "differs Service default/web: it finds no load balancer, and the last good one finds it";
-    let refused = "renamed.wasm: a host would refuse it (step compare): 1 differ";
+    let refused = "renamed.wasm: a host would refuse it (step compare): 1 difference";
     for more in [&[][..], &["--allow-provider-change"]] {
         says(&preview(&stage, &cloud, &renamed, SOURCE, more).await, 1, &[lost, "error: ", refused]);
     }
@@ -74,7 +74,7 @@ async fn a_preview_says_which_routes_a_component_does_not_find_and_changes_none(
     let told = preview(&stage, &cloud, &lost, SOURCE, &[kept]).await;
     let differs =
         [1, 2].map(|i| format!(r#"differs Route 10.244.{i}.0/24: it does not find the route to Node "n{i}""#));
-    says(&told, 1, &[&differs[0], &differs[1], "lost.wasm: a host would refuse it (step compare): 2 differ"]);
+    says(&told, 1, &[&differs[0], &differs[1], "lost.wasm: a host would refuse it (step compare): 2 differences"]);
     let (code, told) = preview(&stage, &cloud, &lost, SOURCE, &[kept, "--output=json"]).await;
     let json: Value = serde_json::Deserializer::from_str(&told).into_iter().next().unwrap().unwrap();
     let first =

@@ -53,9 +53,8 @@ fn check_is_the_gate_alone() {
         path.display().to_string()
     };
     let good = write("good.wasm", &cloudlycke());
-    let unconfigured =
-        "passes the gate as far as it needs no configuration; with --cloud-config, that is judged as well\n";
-    says(&run(&["check", &good]), 0, &["cloudlycke", "sha256:", unconfigured]);
+    let unconfigured = "passes the gate as far as it needs no configuration\nnot judged: the steps grants and check; they need --cloud-config\n";
+    says(&run(&["check", &good]), 3, &["cloudlycke", "sha256:", unconfigured]);
     says(&run(&["check", &good, "--online"]), 0, &["passes the gate"]);
     let config = write("config.yaml", b"mood: grim\nzone: 'no label'\n");
     let told = run(&["check", &good, "--cloud-config", &config]);
@@ -86,12 +85,15 @@ fn check_is_the_gate_alone() {
         1,
         &["(step grants)", "it can reach none of its endpoints: endpoint api has no base URL: give --endpoint api=URL"],
     );
-    says(&run(&["check", digitalocean, &token, named, "--endpoint=api=https://api.example"]), 0, &["passes the gate"]);
+    // What the cloud says is not judged without it: that is no yes.
+    let unasked = "\nnot judged at the step check: whether the cloud answers and accepts its credentials; --online asks the cloud\n";
+    let told = run(&["check", digitalocean, &token, named, "--endpoint=api=https://api.example"]);
+    says(&told, 3, &["passes the gate\n", unasked]);
     // A provider may find the others in the catalogue of one.
     let session = ccm_e2e::host::component("guests/session.wasm").unwrap();
     let session = session.to_str().unwrap();
     let told = run(&["check", session, "--endpoint=identity=https://identity.example"]);
-    says(&told, 0, &["passes the gate\n"]);
+    says(&told, 3, &["passes the gate\n"]);
     assert!(!told.1.contains("endpoint compute"), "{}", told.1);
     says(&run(&["check", "/nowhere/p.wasm"]), 1, &["/nowhere/p.wasm", "step source", "No such file"]);
     says(&run(&["check", &good, "--cloud-provider=other"]), 1, &["step identity", "other"]);
@@ -117,17 +119,18 @@ fn check_says_which_variables_the_component_declares_and_is_not_granted() {
                 --allow-env=DO_CLUSTER_ID,REGION grants it; the component reads the value of a setting: grant DO_CLUSTER_ID,REGION only if you know \
                 why it wants that";
     let line = format!("\nnote: {note}\n");
-    says(&check(&[]), 0, &["as far as it needs no configuration", &line]);
+    says(&check(&[]), 3, &["as far as it needs no configuration", &line]);
     let endpoint = "--endpoint=api=https://api.example";
-    says(&check(&[&token, endpoint]), 0, &["passes the gate\n", &line]);
+    says(&check(&[&token, endpoint]), 3, &["passes the gate\n", &line]);
     let (code, text) = check(&[&token, endpoint, "--output=json"]);
     let told: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!((code, &told["notes"]), (Some(0), &serde_json::json!([note])));
+    assert_eq!((code, &told["notes"]), (Some(3), &serde_json::json!([note])));
+    assert!(told["notJudged"].as_str().unwrap().starts_with("whether the cloud answers"), "{text}");
     // It may be why the component does not pass.
     let words = ["it can reach none of its endpoints", &format!("; note: {note}\n")];
     says(&check(&[&token]), 1, &words);
     let granted = check(&[&token, endpoint, "--allow-env=DO_CLUSTER_ID,REGION"]);
-    assert!(granted.0 == Some(0) && !granted.1.contains("note: "), "{}", granted.1);
+    assert!(granted.0 == Some(3) && !granted.1.contains("note: "), "{}", granted.1);
 }
 
 /// The cloud's default region was asked, and nothing said that the variable was misspelt.
@@ -151,16 +154,16 @@ fn check_says_which_variables_nobody_reads_and_which_were_probably_meant() {
     let told = check(&[token, ("REGOIN", "fra1"), ("DO_CLUSTERID", "c")], &flags);
     let note = "\nnote: granted or set here, and the provider does not read it: DO_CLUSTERID (did you mean DO_CLUSTER_ID?), REGOIN \
                 (did you mean REGION?); correct the name, or leave it out\n";
-    says(&told, 0, &["passes the gate\n", note]);
+    says(&told, 3, &["passes the gate\n", note]);
     // Also where nothing else is known of the configuration, and where it is the flag that is misspelt.
-    says(&check(&[("REGOIN", "fra1")], &[]), 0, &["the provider does not read it: REGOIN (did you mean REGION?); "]);
+    says(&check(&[("REGOIN", "fra1")], &[]), 3, &["the provider does not read it: REGOIN (did you mean REGION?); "]);
     says(
         &check(&[], &["--allow-env=REGIO"]),
         1,
         &["(step grants)", "does not read it: REGIO (did you mean REGION?); "],
     );
     let told = check(&[token, ("REGION", "fra1"), ("DO_CLUSTER_ID", "c")], &flags);
-    assert!(told.0 == Some(0) && !told.1.contains("note: "), "{}", told.1);
+    assert!(told.0 == Some(3) && !told.1.contains("note: "), "{}", told.1);
 }
 
 #[tokio::test]

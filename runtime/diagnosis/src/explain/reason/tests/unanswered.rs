@@ -68,8 +68,39 @@ fn where_nobody_holds_the_lease_and_no_host_was_reached_it_is_not_said_that_nobo
     assert_eq!(told.advice, [""; 0]);
     let refusals = vec![Refusal { source: "s".into(), ..Refusal::default() }];
     let told = explain(Facts { lead: Lead::Unseen, refusals, ..facts(web(), failed("CloudFailed")) });
-    assert!(told.advice[0].starts_with("correct what is refused"), "{:?}", told.advice);
+    assert!(told.advice[0].starts_with("correct the component or configuration"), "{:?}", told.advice);
     assert!(!told.advice.concat().contains("find out whether"), "{:?}", told.advice);
+}
+
+/// The usual port is on 127.0.0.1: the leader worked, could not be asked, and was said to be none, for an Event about a component.
+#[test]
+fn what_hosts_refuse_is_the_reason_only_where_nobody_is_seen_to_lead() {
+    const IS_IT: &str = "correct the component or configuration under `refused`";
+    const PERHAPS: &str = "this may not be the reason: look at /providerz of the leader";
+    let told = |lead, object| {
+        let rejections = vec![EventTold { reason: "ProviderRejected".into(), ..EventTold::default() }];
+        explain(Facts { lead, rejections, ..facts(web(), object) })
+    };
+    for (lead, is_it, perhaps) in [
+        (Lead::Nobody, true, false),
+        (Lead::Unseen, true, false),
+        (Lead::Maybe, false, true),
+        (Lead::Stranger, false, false),
+    ] {
+        let told = told(lead, failed("QuotaExceeded"));
+        assert_eq!(told.refused.len(), 1);
+        assert_eq!(told.advice[0].starts_with(IS_IT), is_it, "{lead:?}: {:?}", told.advice);
+        assert_eq!(told.advice.iter().any(|advice| advice.contains(PERHAPS)), perhaps, "{lead:?}: {:?}", told.advice);
+        assert!(is_it || !told.text().contains("cannot lead"), "{lead:?}: {}", told.text());
+    }
+    // It says what to do about the object first.
+    assert!(told(Lead::Maybe, failed("QuotaExceeded")).advice[0].starts_with("raise the limit of the account"));
+    let unknown = told(Lead::Maybe, Object::Service(wanted())).advice;
+    assert!(unknown.len() == 2 && unknown[0].starts_with("see whether a host of wasm-ccm runs"), "{unknown:?}");
+    for lead in [Lead::Nobody, Lead::Unseen, Lead::Maybe] {
+        let fine = ServiceFacts { addresses: vec!["192.0.2.1".into()], ..wanted() };
+        assert_eq!(told(lead, Object::Service(fine)).advice, [""; 0], "{lead:?}: nothing is wrong");
+    }
 }
 
 #[test]
@@ -79,11 +110,11 @@ fn a_host_is_to_be_started_only_where_something_is_wrong_and_none_refuses_its_co
     assert_eq!(told.advice, [""; 0]);
     let refusals = vec![Refusal { source: "s".into(), ..Refusal::default() }];
     let told = explain(Facts { lead: Lead::Nobody, refusals, ..facts(web(), failed("CloudFailed")) });
-    assert!(told.advice[0].starts_with("correct what is refused"), "{:?}", told.advice);
+    assert!(told.advice[0].starts_with("correct the component or configuration"), "{:?}", told.advice);
     assert!(!told.advice.concat().contains("start the host"), "{:?}", told.advice);
     let refusals = vec![Refusal { source: "s".into(), ..Refusal::default() }];
     let told = explain(Facts { lead: Lead::Stranger, refusals, ..facts(web(), failed("CloudFailed")) });
-    assert!(told.advice[0].starts_with("stop one") && told.advice[1].starts_with("correct"), "{:?}", told.advice);
+    assert!(told.advice[0].starts_with("stop one") && !told.text().contains("cannot lead"), "{:?}", told.advice);
     let tainted = NodeFacts { uid: "1".into(), is_uninitialised: true, ..NodeFacts::default() };
     let node = facts(Target::Node { name: "n1".into() }, Object::Node(tainted));
     let told = explain(Facts { lead: Lead::Nobody, ..node });
@@ -113,6 +144,7 @@ fn a_dry_run_makes_no_tries_and_says_what_it_would_delete() {
         assert_eq!((told.verdict, told.tried.as_slice()), (Verdict::Wrong, &[NO_TRIES.to_owned()][..]));
         assert_eq!(told.summary.contains("would delete the Node"), is_deleted, "{}", told.summary);
         assert_eq!(told.advice.concat().contains("kubelet"), !is_deleted, "{:?}", told.advice);
+        assert_eq!(told.advice.concat().contains("credentials, project or region"), is_deleted, "{:?}", told.advice);
     }
     for (target, object) in [
         (n1(), lost()),
