@@ -256,7 +256,8 @@ async fn a_try_that_waits_for_its_turn_says_so_and_one_that_has_it_does_not() {
             for service in listed {
                 let name = service.name.trim_start_matches("default/");
                 let waited = view.explain("default", name).await.unwrap().waits_for_turn_seconds;
-                assert_eq!(service.waits_for_turn.map(|time| time.as_secs()), waited.map(|time| time as u64));
+                let listed = service.waits_for_turn.map(|time| time.as_secs_f64().round());
+                assert_eq!(listed, waited.map(f64::round));
                 told.push((name.to_owned(), waited.map(f64::round)));
             }
             told
