@@ -576,8 +576,8 @@ _hello-tools: _tools
     fi
     exit 0
 
-# What CI builds while its first steps leave something idle.
-_aside: _control-plane _lab-packages (_cargo-tool "cargo-deny" cargo_deny) (_cargo-tool "cargo-cyclonedx" cargo_cyclonedx) _hello-tools _chart-tools
+# What CI builds while its first steps leave something idle, in the order in which it is needed.
+_aside: _control-plane _chart-tools _lab-packages (_cargo-tool "cargo-deny" cargo_deny) (_cargo-tool "cargo-cyclonedx" cargo_cyclonedx) _hello-tools
 
 # Packages of OpenStack's lab, where it can run.
 _lab-packages: (_install "python3:python3")
