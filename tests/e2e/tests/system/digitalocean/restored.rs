@@ -271,7 +271,8 @@ async fn a_service_restored_under_another_name_has_the_load_balancer_of_the_one_
     let (web, old) = await_balanced(client, &cloud, "web").await;
     let mut copy = backup(client, "web").await;
     copy["metadata"]["name"] = json!("copy");
-    // The host sees all of it at once.
+    // No write of the host is under way, which would give the finalizer back. The host sees all of it at once.
+    cloud.settled(&stage).await;
     host.signal("STOP").await.unwrap();
     lose(client, "web").await;
     restore(client, &copy).await;

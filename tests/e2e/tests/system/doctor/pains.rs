@@ -208,7 +208,9 @@ async fn the_most_common_mistakes_are_one_line_each() {
     let waits = async || {
         answer = doctor(&stage.cluster.kubeconfig(), &flags);
         let has = |part: &str| answer.text.contains(part);
-        Ok(has("Service default/silent") && has("waits for its initialisation") && has("may not: patch nodes/status\""))
+        Ok(has("Service default/silent")
+            && has("has waited for its initialisation")
+            && has("may not: patch nodes/status\""))
     };
     until(LIMIT, waits).await.unwrap();
     let (mut findings, mut text) = (answer.findings, answer.text);
