@@ -64,8 +64,16 @@ impl Judge<'_> {
             let fix = "nothing; with --address, doctor reads what the cloud leaves to the dry run";
             return vec![Check::Budget.note(found, fix)];
         }
-        if self.led == Led::No && self.address.is_none() {
-            return vec![Check::Budget.unjudged("not judged while nobody leads", "first let a host lead (see leases)")];
+        let unled = match self.led {
+            Led::No => Some(("not judged while nobody leads", "first let a host lead (see leases)")),
+            Led::Unseen => Some((
+                "not judged while no host is seen to lead",
+                "first do what leases says, or give the address of the host that works with --address",
+            )),
+            Led::Yes | Led::Unknown => None,
+        };
+        if let Some((found, fix)) = unled.filter(|_| self.address.is_none()) {
+            return vec![Check::Budget.unjudged(found, fix)];
         }
         match self.figures().await {
             Ok((place, told)) => judge(&told, &place),

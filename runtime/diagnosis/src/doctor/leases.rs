@@ -20,6 +20,8 @@ pub(super) enum Led {
     Yes,
     /// Nobody does, or another manager.
     No,
+    /// Nobody holds the Lease. A host without election, or under another Lease, does not hold it either.
+    Unseen,
     /// Nobody can tell: there is no election, or the Lease cannot be read.
     Unknown,
 }
@@ -106,9 +108,10 @@ impl Judge<'_> {
                 (vec![check.note(found, fix)], Led::Unknown)
             }
             None | Some(Standing::Free | Standing::Expired(_)) => {
+                let led = if let Some(Standing::Expired(_)) = standing { Led::No } else { Led::Unseen };
                 let found = format!("{told}; nobody holds Lease {place}");
                 let fix = "nothing, if the manager beside it has another Lease or none; to let this host do the work, take --dry-run away, with the component optional/dry-run or the value dryRun";
-                (vec![check.note(found, fix)], Led::No)
+                (vec![check.note(found, fix)], led)
             }
         }
     }
@@ -130,10 +133,13 @@ impl Judge<'_> {
             _ if self.is_dry_run => return self.beside(standing, now),
             _ if !self.is_elected => return (vec![check.good("there is no leader election")], Led::Unknown),
             None => {
-                return (vec![self.nobody(format!("there is no Lease {place}: no host has led under it"))], Led::No);
+                return (
+                    vec![self.nobody(format!("there is no Lease {place}: no host has led under it"))],
+                    Led::Unseen,
+                );
             }
             Some(Standing::Free) => {
-                return (vec![self.nobody(format!("nobody holds Lease {place}: no host leads under it"))], Led::No);
+                return (vec![self.nobody(format!("nobody holds Lease {place}: no host leads under it"))], Led::Unseen);
             }
             Some(Standing::Expired(hold)) => {
                 let Hold { holder, promised, .. } = hold;
@@ -281,9 +287,9 @@ mod tests {
         let gone = "Wrong nobody leads: a_1 is in Lease kube-system/wasm-ccm, and did not renew it in 15s of looking (last renewed 16s ago by the clock of the holder)";
         assert_eq!(expired, (vec![gone.to_owned()], Led::No));
         let free = "Wrong nobody holds Lease kube-system/wasm-ccm: no host leads under it".to_owned();
-        assert_eq!(ours(Standing::Free), (vec![free], Led::No));
+        assert_eq!(ours(Standing::Free), (vec![free], Led::Unseen));
         let never = "Wrong there is no Lease kube-system/wasm-ccm: no host has led under it".to_owned();
-        assert_eq!(told(&[], true, &[], &[]), (vec![never], Led::No));
+        assert_eq!(told(&[], true, &[], &[]), (vec![never], Led::Unseen));
         let peers = PeerSettings { namespace: "kube-system".into(), lease: "wasm-ccm".into(), identity: None };
         let judge = Judge { peers: &peers, is_elected: true, is_dry_run: false, beside: &[], pods: Ok(&[]) };
         for standing in [None, Some(&Standing::Free)] {
@@ -374,8 +380,8 @@ mod tests {
         let nobody = format!("Note {say}; nobody holds Lease kube-system/wasm-ccm");
         let beside = format!("Good {say}: it is beside b_2, which holds Lease kube-system/wasm-ccm and renews it");
         for (standing, wanted, led) in [
-            (None, &nobody, Led::No),
-            (Some(Standing::Free), &nobody, Led::No),
+            (None, &nobody, Led::Unseen),
+            (Some(Standing::Free), &nobody, Led::Unseen),
             (Some(Standing::Expired(hold("b_2", NOW, None))), &nobody, Led::No),
             (Some(go()), &beside, Led::Unknown),
         ] {

@@ -33,8 +33,15 @@ pub(super) fn judge(services: &[Service], judge: &Judge<'_>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = services.iter().filter_map(|service| waiting(service, judge)).collect();
     let kept = services.iter().filter(|service| has_finalizer(service));
     let (ours, others): (Vec<&Service>, Vec<&Service>) = kept.partition(|service| is_known_here(service));
+    let (all, stuck) = (ours.len(), ours.iter().filter(|service| is_deleting(service)).count());
+    if judge.led == Led::Unseen && !ours.is_empty() {
+        let found = format!(
+            "no host is seen to lead (see leases), and without one nobody removes the finalizer service.kubernetes.io/load-balancer-cleanup: {stuck} of {all} Services are being deleted"
+        );
+        let fix = "first do what leases says: hosts without election, or under another Lease, may work, and are not to be started once more; to remove wasm-ccm for good, follow docs/guides/remove.md";
+        findings.push(check.unjudged(found, fix).about(ours.iter().map(|service| name(service))));
+    }
     if judge.led == Led::No && !ours.is_empty() {
-        let (all, stuck) = (ours.len(), ours.iter().filter(|service| is_deleting(service)).count());
         let others = if stuck < all { "; the others will get stuck when you delete them" } else { "" };
         let found = format!(
             "no host leads, so nobody removes the finalizer service.kubernetes.io/load-balancer-cleanup: {stuck} of {all} Services are stuck in deletion{others}"
@@ -110,6 +117,7 @@ fn waiting(service: &Service, judge: &Judge<'_>) -> Option<Finding> {
 mod tests {
     use serde_json::{Value, json};
 
+    use super::super::finding::Judgement;
     use super::*;
 
     fn service(metadata: &Value, spec: &Value, status: &Value) -> Service {
@@ -202,6 +210,24 @@ mod tests {
         }
         let free = json!({ "finalizers": ["example.com/other"] });
         assert!(told(service(&free, &none, &ready), Led::No)[0].starts_with("Good"));
+    }
+
+    /// "Start a host", it said, in a cluster where one ran without election: nothing keeps two of these apart.
+    #[test]
+    fn while_no_host_is_seen_to_lead_nobody_is_told_to_start_one() {
+        let (none, ready) = (json!({}), condition("True", "Ensured", ""));
+        for (deleted, stuck) in [(None, 0), (Some("2026-11-26T09:50:00Z"), 1)] {
+            let finalizers = ["service.kubernetes.io/load-balancer-cleanup"];
+            let kept = json!({ "finalizers": finalizers, "deletionTimestamp": deleted });
+            let [one] = <[Finding; 1]>::try_from(findings(service(&kept, &none, &ready), Led::Unseen)).unwrap();
+            assert!(one.found.starts_with("no host is seen to lead (see leases), and without one"), "{}", one.found);
+            assert!(one.found.ends_with(&format!(": {stuck} of 1 Services are being deleted")), "{}", one.found);
+            let fix = one.fix.unwrap();
+            assert!(one.judgement == Judgement::Unjudged && fix.starts_with("first do what leases says"), "{fix}");
+            assert!(!fix.contains("start a host") && !fix.contains("start the host"), "{fix}");
+        }
+        let theirs = service(&json!({ "finalizers": ["example.com/other"] }), &none, &ready);
+        assert!(told(theirs, Led::Unseen)[0].starts_with("Good"));
     }
 
     /// Every Service with the finalizer that all managers share once counted as one that waits for our host.

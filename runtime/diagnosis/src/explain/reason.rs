@@ -164,7 +164,7 @@ pub(super) fn explain(facts: Facts) -> Explanation {
             let look = format!("kubectl -n {namespace} get pods");
             told.advice.insert(
                 0,
-                format!("find out whether a host runs (`{look}`): nobody holds its Lease, and no host answered. If none runs, start it; if one runs without election (--leader-elect=false) or under another Lease, {or_ask}"),
+                format!("find out whether a host runs (`{look}`): nobody holds its Lease, and no host that leads answered. If none runs, start it; if one runs without election (--leader-elect=false) or under another Lease, {or_ask}"),
             );
         }
         Lead::Stranger => told.advice.insert(0, STRANGER.to_owned()),

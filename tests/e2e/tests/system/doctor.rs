@@ -427,6 +427,7 @@ async fn services_that_wait_are_told_with_their_condition_and_finalizers_without
     let (_, found) = answer.one("leases", "wrong");
     assert!(found.starts_with("nobody holds Lease kube-system/cloud-controller-manager"), "{found}");
     let services = answer.of("services");
-    let kept = services.iter().find(|finding| finding["found"].as_str().unwrap().contains("no host leads")).unwrap();
+    let kept =
+        services.iter().find(|finding| finding["found"].as_str().unwrap().contains("no host is seen to lead")).unwrap();
     assert!(kept["objects"].as_array().unwrap().contains(&json!("Service default/good")), "{kept}");
 }

@@ -176,7 +176,7 @@ async fn a_dry_run_is_asked_only_where_its_address_is_given() {
         let [finding] = judge.read().await.try_into().unwrap();
         (finding.judgement, finding.found, finding.fix.unwrap())
     };
-    for led in [Led::Yes, Led::No, Led::Unknown] {
+    for led in [Led::Yes, Led::No, Led::Unseen, Led::Unknown] {
         let (judgement, found, fix) = read(led, true, None).await;
         let told = "not judged: this is a dry run, which does not lead";
         assert_eq!((judgement, found.as_str()), (Judgement::Note, told), "{led:?}");
@@ -184,11 +184,14 @@ async fn a_dry_run_is_asked_only_where_its_address_is_given() {
     }
     let (judgement, found, _) = read(Led::No, false, None).await;
     assert_eq!((judgement, found.as_str()), (Judgement::Unjudged, "not judged while nobody leads"));
+    let (judgement, found, fix) = read(Led::Unseen, false, None).await;
+    assert_eq!((judgement, found.as_str()), (Judgement::Unjudged, "not judged while no host is seen to lead"));
+    assert!(fix.contains("--address") && !fix.contains("let a host lead"), "{fix}");
     // Whoever works is found by its Lease, for which the API server is asked.
     assert!(read(Led::Yes, false, None).await.1.contains("asked"));
 
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
-    for led in [Led::Yes, Led::No] {
+    for led in [Led::Yes, Led::No, Led::Unseen] {
         let host = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address: Uri = format!("https://{}", host.local_addr().unwrap()).parse().unwrap();
         let mut asked = tokio::task::JoinSet::new();

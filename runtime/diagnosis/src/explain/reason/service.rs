@@ -45,6 +45,9 @@ fn by_leader(
     told.decision =
         known.decision.map(|decision| format!("{} (decided {} ago)", decision.text, about(decision.seconds_ago)));
     told.planned(known.next);
+    if let (Next::Running(_), Some(waits)) = (known.next, known.waits_for_turn_seconds) {
+        told.next = Some(format!("waiting for its turn for {}", about(waits)));
+    }
     match (known.last_try, known.not_ready) {
         (Some(last), _) if last.reaction == "elsewhere" => {
             told.is(Verdict::Fine, "its provider says that another manager takes care of it");

@@ -71,6 +71,19 @@ fn request() -> CloudRequest {
     }
 }
 
+/// It looked like a call that hangs.
+#[test]
+fn a_try_that_waits_for_its_turn_is_not_said_to_be_under_way() {
+    for (next, waits, told) in [
+        (Next::Running(2_401.0), Some(2_400.0), "waiting for its turn for 40 min"),
+        (Next::Running(3.0), None, "under way for 3 s"),
+        (Next::In(3.2), Some(2_400.0), "in 4 s"),
+    ] {
+        let known = ServiceExplanation { next, waits_for_turn_seconds: waits, last_try: last("retry"), ..known() };
+        assert_eq!(service(Some(known), wanted()).next.as_deref(), Some(told));
+    }
+}
+
 #[test]
 fn the_leader_says_what_failed_when_the_next_try_is_and_what_to_do() {
     let decision = Some(Decision { text: "ensure the load balancer with cloud".into(), seconds_ago: 61.0 });

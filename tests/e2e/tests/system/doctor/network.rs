@@ -313,5 +313,5 @@ async fn what_the_cloud_leaves_to_the_leader_is_told() {
     cloud.unsettled("its quota is used up");
     host.end().await;
     let (_, found) = look(&[]).one("budget", "unjudged");
-    assert_eq!(found, "not judged while nobody leads");
+    assert_eq!(found, "not judged while no host is seen to lead");
 }

@@ -54,7 +54,7 @@ fn where_nobody_holds_the_lease_and_no_host_was_reached_it_is_not_said_that_nobo
     ] {
         for (reason, _) in REASONS {
             let told = explain(Facts { lead: Lead::Unseen, is_addressed, ..facts(web(), failed(reason)) });
-            let first = "find out whether a host runs (`kubectl -n cloud get pods`): nobody holds its Lease, and no host answered";
+            let first = "find out whether a host runs (`kubectl -n cloud get pods`): nobody holds its Lease, and no host that leads answered";
             assert!(told.advice[0].starts_with(first) && told.advice[0].ends_with(ends), "{:?}", told.advice);
             assert_eq!(told.next.as_deref(), Some("not known: only the leader knows it"));
             let text = told.text();
