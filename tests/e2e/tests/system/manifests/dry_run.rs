@@ -126,9 +126,10 @@ async fn doctor_finds_nothing_wrong_with_a_dry_run_and_offers_it_no_rights() {
     let say = "this is a dry run, which takes part in no election";
     assert_eq!(found, format!("{say}; nobody holds Lease kube-system/cloud-controller-manager"));
     assert!(!answer.text.contains(" apply --server-side"), "{}", answer.text);
-    // That is true, and its way out is not to start what runs.
-    assert_eq!(answer.one("services", "wrong").0, ["Service default/web"]);
-    assert!(fix(&answer, "services").contains("or take that flag away from the one that runs"), "{}", answer.text);
+    // Whether another manager works cannot be seen, and the way out is not to start what runs.
+    assert_eq!(answer.one("services", "unjudged").0, ["Service default/web"]);
+    assert!(fix(&answer, "services").starts_with("first do what leases says: "), "{}", answer.text);
+    assert!(fix(&answer, "leases").contains("to let this host do the work, take --dry-run away"), "{}", answer.text);
 
     let go = "digitalocean-cloud-controller-manager";
     let renewing = Renewing::start(&stage, "cloud-controller-manager", go, SignedDuration::ZERO);
