@@ -585,8 +585,8 @@ _lab-packages: (_install "python3:python3")
 
 # Helm and promtool, which tests run.
 _chart-tools: _tools
-    cd tests/e2e/helm && go tool helm version >/dev/null
-    cd tests/e2e/promtool && GOFLAGS="-buildvcs=false -tags=remove_all_sd" go tool promtool --version >/dev/null
+    tests/e2e/go-tools/run promtool --version >/dev/null
+    tests/e2e/go-tools/run helm version >/dev/null
 
 # What `cargo check` for another processor needs: its standard library, and for what is in C Debian's cross compiler.
 _target NAME: _tools
@@ -609,14 +609,14 @@ _lint-files:
     sources() { git ls-files --cached --others --exclude-standard "$@"; }
     while read -r file; do
         bash -n "$file" || failed=1
-    done < <(sources just .ci/run image/build tests/cluster/control-plane/build 'providers/hello/*/build' '*.sh')
+    done < <(sources just .ci/run image/build tests/cluster/control-plane/build tests/e2e/go-tools/run 'providers/hello/*/build' '*.sh')
     while read -r file; do
         lines=$(wc -l <"$file")
         if [ "$lines" -gt 500 ]; then
             echo "error: $file has $lines lines, the limit is 500" >&2
             failed=1
         fi
-    done < <(sources '*.rs' '*.sh' '*.go' '*.py' just .ci/run image/build)
+    done < <(sources '*.rs' '*.sh' '*.go' '*.py' just .ci/run image/build tests/e2e/go-tools/run)
     exit "$failed"
 
 # What demo and benchmarks are built of, tests are built of: a dependency with one feature more is built again, and all that uses it.

@@ -41,7 +41,7 @@ use crate::status::{ProviderStatuses, Readiness};
 /// Longest wait between two tries.
 const MAX_DELAY: Duration = Duration::from_secs(60);
 /// Before the first component is compiled again: Nodes that waited for the process go first.
-const OPTIMISE_AFTER: Duration = Duration::from_secs(15);
+const OPTIMISE_AFTER: Duration = Duration::from_secs(30);
 
 /// What all providers of the process share.
 pub(crate) struct Surroundings {

@@ -11,7 +11,7 @@ use super::{links, read, root};
 
 const RULES: &str = "manifests/monitoring/rules.yaml";
 const DASHBOARD: &str = "manifests/monitoring/dashboard.json";
-const CASES: &str = "tests/e2e/promtool/alerts.yaml";
+const CASES: &str = "tests/e2e/tests/docs/alerts.yaml";
 const PAGE: &str = "docs/guides/alerts.md";
 
 /// What Prometheus itself puts on every series, and on those of histograms.
@@ -297,11 +297,7 @@ fn every_alert_fires_in_a_case_in_which_it_was_quiet_before_with_the_labels_that
 
 /// Runs promtool; what it says, if it does not like something.
 fn promtool(arguments: &[&str]) -> Result<(), String> {
-    let mut command = Command::new("go");
-    command.args(["tool", "promtool"]).args(arguments).current_dir(root().join("tests/e2e/promtool"));
-    // Without service discovery it has a tenth of the packages.
-    command.env("GOFLAGS", "-buildvcs=false -tags=remove_all_sd");
-    let run = command.output().unwrap_or_else(|error| panic!("Go 1.26 (https://go.dev/dl): {error}"));
+    let run = Command::new(root().join("tests/e2e/go-tools/run")).arg("promtool").args(arguments).output().unwrap();
     let said = [run.stdout, run.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
     if run.status.success() { Ok(()) } else { Err(said) }
 }

@@ -43,10 +43,9 @@ impl Helm {
     }
 
     async fn run(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new("go");
+        let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("go-tools/run"));
         // Where it is given twice, the last one counts.
-        command.args(["tool", "helm", "--namespace=kube-system"]).args(arguments);
-        command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("helm")).kill_on_drop(true);
+        command.args(["helm", "--namespace=kube-system"]).args(arguments).kill_on_drop(true);
         for place in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME", "KUBECACHEDIR"] {
             command.env(place, self.home.path());
         }
@@ -56,7 +55,7 @@ impl Helm {
         };
         let run = tokio::time::timeout(BUILD, command.output()).await;
         let run = run.unwrap_or_else(|_| panic!("{command:?} runs on after {BUILD:?}"));
-        run.unwrap_or_else(|error| panic!("Go 1.26 (https://go.dev/dl): {error}"))
+        run.unwrap()
     }
 
     /// What it prints, if all is well.
