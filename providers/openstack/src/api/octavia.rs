@@ -222,7 +222,8 @@ impl Thing {
     }
 }
 
-/// A write to a load balancer. `id` is of the thing; of a member that is made, its pool's, and of one that is deleted, `POOL/ID`.
+/// A write to a load balancer. `id` is of the thing; of a member that is made, its pool's, and of one that is changed or
+/// deleted, `POOL/ID`.
 pub(crate) fn write(method: Method, thing: Thing, id: &str, body: &Value) -> Result<Answer, Failure> {
     let (all, one, word) = thing.place();
     let request = match method {

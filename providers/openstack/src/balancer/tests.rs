@@ -13,6 +13,7 @@ mod many;
 mod owners;
 mod ranges;
 mod rules;
+mod serial;
 mod sharers;
 mod strangers;
 mod surveys;

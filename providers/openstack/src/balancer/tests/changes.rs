@@ -266,26 +266,6 @@ fn os_203_members_that_cannot_be_read_are_not_written() {
 }
 
 #[test]
-fn os_204_one_by_one_nodes_without_an_address_of_the_family_are_left_out() {
-    let mut config = usual();
-    config.balancers.serial = true;
-    let cloud = whole()
-        .on("load-balancer POST /lbaas/pools/pool-1/members", Reply::json(201, "{}"))
-        .on("load-balancer DELETE /lbaas/pools/pool-1/members/m-1", Reply::status(204));
-    let without = Backend { addresses: vec![], ..node(9) };
-    for _ in 0..2 {
-        ensure(&config, &host(), &settled(&[]), &[node(2), node(3), without.clone()]);
-        later(&cloud);
-    }
-    let all = writes(&cloud);
-    let lines: Vec<_> = all.iter().map(|(line, _)| line.as_str()).collect();
-    let expected =
-        ["load-balancer POST /lbaas/pools/pool-1/members", "load-balancer DELETE /lbaas/pools/pool-1/members/m-1"];
-    assert_eq!(lines, expected, "os_204: new ones before old ones go");
-    assert_eq!(all[0].1["member"]["name"], "node-3");
-}
-
-#[test]
 fn one_in_error_is_reported_and_made_anew_only_with_consent() {
     let broken = with(balancer(), json!({ "provisioning_status": "ERROR" }));
     let cloud = cloud_of(&broken, &[], &[], &[]);
