@@ -234,8 +234,8 @@ fn number(reader: &mut Reader<'_>, name: &str, default: i64, (least, most): (i64
     number
 }
 
-/// A day, the most that Octavia takes.
-const LONGEST: i64 = 86_400_000;
+/// A year in milliseconds, the most that Octavia takes.
+const LONGEST: i64 = 365 * 24 * 60 * 60 * 1_000;
 
 fn timeouts(reader: &mut Reader<'_>, is_ovn: bool) -> Option<Timeouts> {
     if is_ovn {
