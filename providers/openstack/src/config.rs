@@ -203,6 +203,8 @@ struct Global {
     /// With the key that has it.
     interface: Option<(String, String)>,
     uses_clouds: Option<bool>,
+    /// The ID of a domain, where nothing else is said of one.
+    default_domain: Option<String>,
 }
 
 impl Global {
@@ -219,12 +221,14 @@ impl Global {
             region: filled(section.text("region")),
             interface: interface.map(|text| (format!("{FILE}:global.os-endpoint-type"), text)),
             uses_clouds: section.flag("use-clouds"),
+            default_domain: None,
         }
     }
 
     /// What the file says itself wins.
     fn complete(&mut self, other: Self) {
         self.identity.complete(other.identity);
+        self.identity.be_in(other.default_domain);
         self.region = self.region.take().or(other.region);
         self.interface = self.interface.take().or(other.interface);
     }

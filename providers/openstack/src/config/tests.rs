@@ -1,5 +1,6 @@
 //! Configurations for tests, and the test of reading one.
 
+mod clouds;
 mod values;
 
 use std::cell::RefCell;
