@@ -1,9 +1,11 @@
 //! Load balancers and what they are made of.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ccm_sdk::http::Method;
 use ccm_sdk::paging::Paging;
+use ccm_sdk::record::{Record, Slot, Value as Field};
 use ccm_sdk::types::{Failure, Reaction};
 use ccm_sdk::{Answer, Request};
 use serde_json::{Value, json};
@@ -42,14 +44,6 @@ ccm_sdk::records! {
         pub(crate) default_pool_id: Option<String>,
         pub(crate) tags: Vec<String>,
         pub(crate) loadbalancers: Vec<Id>,
-    }
-
-    /// Headers that a listener adds; those of others are not ours to take off.
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub(crate) struct Headers {
-        pub(crate) forwarded: Option<String> = "X-Forwarded-For",
-        pub(crate) forwarded_port: Option<String> = "X-Forwarded-Port",
-        pub(crate) forwarded_proto: Option<String> = "X-Forwarded-Proto",
     }
 
     /// A pool.
@@ -116,6 +110,34 @@ ccm_sdk::records! {
     pub(crate) struct Twig {
         pub(crate) id: String,
         pub(crate) members: Vec<Member>,
+    }
+}
+
+/// Headers that a listener adds, with their values; those of others are not ours to take off.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Headers(BTreeMap<String, Option<String>>);
+
+impl Headers {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name)?.as_deref()
+    }
+
+    /// Those but one.
+    pub(crate) fn beside(&self, name: &str) -> impl Iterator<Item = (String, String)> {
+        let others = self.0.iter().filter(move |(other, _)| *other != name);
+        others.filter_map(|(name, value)| Some((name.clone(), value.clone()?)))
+    }
+}
+
+impl Record for Headers {
+    fn field(&mut self, key: &str) -> Option<Slot<'_>> {
+        Some(self.0.entry(key.to_owned()).or_default().slot())
+    }
+}
+
+impl Field for Headers {
+    fn slot(&mut self) -> Slot<'_> {
+        Slot::Record(self)
     }
 }
 

@@ -204,14 +204,10 @@ impl<'a> Plan<'a> {
         if let Some(wanted) = wants.allowed_cidrs.as_ref().filter(|wanted| !same(wanted, &has.allowed_cidrs)) {
             put("allowed_cidrs", json!(wanted));
         }
-        let forwards = has.insert_headers.forwarded.as_deref() == Some("true");
+        let forwards = has.insert_headers.get(FORWARDED) == Some("true");
         if forwards != wants.insert_headers.contains_key(FORWARDED) {
-            let others = [
-                ("X-Forwarded-Port", &has.insert_headers.forwarded_port),
-                ("X-Forwarded-Proto", &has.insert_headers.forwarded_proto),
-            ];
             let mut headers = wants.insert_headers.clone();
-            headers.extend(others.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?))));
+            headers.extend(has.insert_headers.beside(FORWARDED));
             put("insert_headers", json!(headers));
         }
         if wants.default_tls_container_ref.is_some() && wants.default_tls_container_ref != has.default_tls_container_ref
