@@ -234,21 +234,19 @@ impl<'a> Plan<'a> {
 
     fn pool(&mut self, port: &Port, has: &octavia::Pool) {
         let wants = &port.pool;
+        let says = |what: &str| format!("{what} of the pool of port {}", port.listener.protocol_port);
         if let Some(name) = self.work.spec.names.renamed(&has.name) {
-            let says = format!("name of the pool of port {}", port.listener.protocol_port);
-            self.steps.push(Step::change(Thing::Pool, &has.id, json!({ "name": name }), &says));
+            self.steps.push(Step::change(Thing::Pool, &has.id, json!({ "name": name }), &says("name")));
         }
-        let mut body = Map::new();
-        if wants.lb_algorithm != has.lb_algorithm {
-            body.insert("lb_algorithm".to_owned(), json!(wants.lb_algorithm));
-        }
+        // Each for itself: the provider of Octavia may not have the algorithm.
         let kept = has.session_persistence.as_ref().map(|persistence| persistence.kind.as_str());
         if wants.session_persistence.as_ref().map(|persistence| persistence.kind.as_str()) != kept {
-            body.insert("session_persistence".to_owned(), json!(wants.session_persistence));
+            let body = json!({ "session_persistence": wants.session_persistence });
+            self.steps.push(Step::change(Thing::Pool, &has.id, body, &says("session affinity")));
         }
-        if !body.is_empty() {
-            let says = format!("pool of port {}", port.listener.protocol_port);
-            self.steps.push(Step::change(Thing::Pool, &has.id, Value::Object(body), &says));
+        if wants.lb_algorithm != has.lb_algorithm {
+            let body = json!({ "lb_algorithm": wants.lb_algorithm });
+            self.steps.push(Step::change(Thing::Pool, &has.id, body, &says("algorithm")));
         }
     }
 

@@ -9,7 +9,7 @@ use ccm_sdk::steps::{State, Work as Steps};
 use ccm_sdk::types::{Failure, Reaction};
 use ccm_sdk::{Done, Warning, cache};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::done::METHOD_UNKNOWN;
 use crate::api::octavia::{self, Balancer, Thing};
@@ -50,9 +50,10 @@ impl Step {
         self.verb == Verb::Change && self.body.as_object().is_some_and(|body| body.keys().all(|key| key == "tags"))
     }
 
-    /// A change of an algorithm, which the provider of Octavia may not have.
+    /// A change of an algorithm alone, which the provider of Octavia may not have.
     fn is_method(&self) -> bool {
-        self.thing == Thing::Pool && self.verb == Verb::Change
+        let is_alone = |body: &Map<String, Value>| body.len() == 1 && body.contains_key("lb_algorithm");
+        self.thing == Thing::Pool && self.verb == Verb::Change && self.body.as_object().is_some_and(is_alone)
     }
 
     /// Under which its refusal is kept.

@@ -217,6 +217,25 @@ fn os_179_an_algorithm_that_the_cloud_does_not_have_is_told_and_the_rest_goes_on
     }
 }
 
+/// Both in one body, a refusal of the algorithm took the affinity along, for an hour.
+#[test]
+fn session_affinity_is_followed_where_the_algorithm_is_refused() {
+    let line = "load-balancer PUT /lbaas/pools/pool-1";
+    let words = "Provider 'ovn' does not support a requested option: OVN provider does not support SOURCE_IP algorithm";
+    let refused = Reply::json(501, json!({ "faultcode": "Server", "faultstring": words }).to_string());
+    let cloud = whole().on(line, Reply::json(200, "{}")).on(line, refused);
+    let mut service = settled(&[(names::METHOD, "SOURCE_IP")]);
+    service.client_ip_affinity_seconds = Some(60);
+    assert_eq!(reaction(&run(&service)), Reaction::Pending);
+    later(&cloud);
+    let cloud =
+        cloud.on(POOLS, many("pools", &[with(pool(), json!({ "session_persistence": { "type": "SOURCE_IP" } }))]));
+    run(&service);
+    let bodies: Vec<Value> = writes(&cloud).into_iter().map(|(_, body)| body["pool"].clone()).collect();
+    let sticky = json!({ "session_persistence": { "type": "SOURCE_IP" } });
+    assert_eq!(bodies, [sticky, json!({ "lb_algorithm": "SOURCE_IP" })]);
+}
+
 #[test]
 fn os_176_busy_is_no_error_and_is_looked_at_again() {
     for (case, words) in [
