@@ -13,7 +13,7 @@ use crate::subnet_match::Pattern;
 const FIXED: [&str; 5] = [names::NETWORK, names::SUBNET, names::PORT, names::FLAVOR, names::AVAILABILITY_ZONE];
 
 pub(crate) fn validate(config: &Config, host: &Host, service: &Service, before: Option<&Service>) -> Vec<Problem> {
-    if service.kind != ServiceType::LoadBalancer || service.deleting || service.load_balancer_class.is_some() {
+    if service.kind != ServiceType::LoadBalancer || service.deleting {
         return vec![];
     }
     let (spec, mut problems) = service_spec::read(config, &host.cluster, service);
@@ -73,11 +73,12 @@ mod tests {
         let mut found = said(&wrong, None);
         found.sort();
         assert_eq!(found, expected);
-        for other in [
-            Service { kind: ServiceType::ClusterIp, ..wrong.clone() },
-            Service { deleting: true, ..wrong.clone() },
-            Service { load_balancer_class: Some("x".to_owned()), ..wrong },
-        ] {
+        // One of a class, too, where the host asks: that class is served here.
+        let of_class = Service { load_balancer_class: Some("example.com/openstack".to_owned()), ..wrong.clone() };
+        let mut found = said(&of_class, None);
+        found.sort();
+        assert_eq!(found, expected);
+        for other in [Service { kind: ServiceType::ClusterIp, ..wrong.clone() }, Service { deleting: true, ..wrong }] {
             assert_eq!(said(&other, None), []);
         }
     }
