@@ -6,11 +6,11 @@ use std::time::Duration;
 use ccm_sdk::http::Method;
 use ccm_sdk::paging::Paging;
 use ccm_sdk::record::{Record, Slot, Value as Field};
-use ccm_sdk::types::{Failure, Reaction};
+use ccm_sdk::types::Failure;
 use ccm_sdk::{Answer, Request};
 use serde_json::{Value, json};
 
-use super::{OCTAVIA, exceptions};
+use super::OCTAVIA;
 
 ccm_sdk::records! {
     /// A load balancer.
@@ -269,9 +269,9 @@ pub(crate) fn create(body: &Value) -> Request {
     OCTAVIA.post("/lbaas/loadbalancers").json(&json!({ "loadbalancer": body }))
 }
 
-/// The answer to [`create`].
+/// A good answer to [`create`].
 pub(crate) fn created(answer: Answer) -> Result<Balancer, Failure> {
-    judged(answer)?.json_at("/loadbalancer")
+    answer.json_at("/loadbalancer")
 }
 
 /// Deletes a load balancer with all that it is made of, or one that has nothing any more.
@@ -279,22 +279,4 @@ pub(crate) fn delete(id: &str, cascade: bool) -> Result<(), Failure> {
     let request = OCTAVIA.delete("/lbaas/loadbalancers/{id}").arg("id", id);
     let request = if cascade { request.query("cascade", "true") } else { request };
     request.send()?.optional().map(drop)
-}
-
-/// A good answer to a write, or what to make of it. What the Service or the operator must change is not tried at once again: Octavia says
-/// so with 400 and 501, and with 500 where its provider does not like an address.
-///
-/// # Errors
-///
-/// It is none.
-pub(crate) fn judged(answer: Answer) -> Result<Answer, Failure> {
-    let is_no = match answer.status() {
-        400 | 422 | 501 => true,
-        500 => answer.says("already allocated in subnet") || answer.says("is not a valid ip"),
-        _ => false,
-    };
-    if is_no && exceptions(&answer).is_none() {
-        return Err(answer.failure(Reaction::Invalid));
-    }
-    answer.ok()
 }

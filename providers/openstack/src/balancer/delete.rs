@@ -127,7 +127,7 @@ impl Work<'_> {
         plan: impl Fn() -> Result<Vec<Step>, Failure>,
         done: &mut Done,
     ) -> Result<(), Failure> {
-        let writer = Writer::new(balancer, plan);
+        let writer = Writer::new(balancer, self.service, plan);
         // Another Service that leaves has other steps.
         let result = Steps::new(&balancer.id, &("delete", self.uid())).run(&writer, done);
         writer.tell(done);

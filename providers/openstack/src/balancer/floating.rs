@@ -19,6 +19,7 @@ use ccm_sdk::{Done, cache};
 use serde_json::{Map, Value, json};
 
 use super::done::{FORCED_INTERNAL, IMMUTABLE, NO_FLOATING_IP, NO_NETWORK, SPARED};
+use super::refusal;
 use super::work::Work;
 use crate::annotations as names;
 use crate::api::floating_ips::{self, FloatingIp};
@@ -186,7 +187,7 @@ impl Work<'_> {
                     "floating IP {address} is not available: port {} has it; choose another address, or detach it from that port",
                     found.port_id.unwrap_or_default()
                 );
-                return Err(Failure::invalid(message).field("spec.loadBalancerIP"));
+                return Err(Failure::conflict(message).field(refusal::ADDRESS).after(refusal::SOON));
             }
         }
         if let Some(own) = self.former_floating_ip()? {
@@ -282,11 +283,13 @@ impl Work<'_> {
                 Err(failure) => {
                     let failure = failure.context("failed to create floating IP");
                     return Err(match &self.spec.address {
-                        Some(address) if failure.reaction == Reaction::Unauthorized => Failure::invalid(format!(
-                            "the cloud does not let this user choose the address {address}: {}",
-                            failure.message
-                        ))
-                        .field("spec.loadBalancerIP"),
+                        Some(address) if failure.reaction == Reaction::Unauthorized => failure
+                            .context(format_args!("the cloud does not let this user choose the address {address}"))
+                            .field(refusal::ADDRESS),
+                        // Somebody has it, and may give it up.
+                        Some(_) if failure.reaction == Reaction::Conflict => {
+                            failure.field(refusal::ADDRESS).after(refusal::SOON)
+                        }
                         _ => failure,
                     });
                 }

@@ -12,6 +12,7 @@ mod making;
 mod many;
 mod owners;
 mod ranges;
+mod refusals;
 mod rules;
 mod serial;
 mod sharers;

@@ -74,7 +74,10 @@ fn an_address_that_is_asked_for_is_attached_where_it_is_free_and_refused_where_i
     let taken = with(free, json!({ "port_id": "port-9" }));
     let cloud = lists(&[&[], &[taken]]);
     let done = run(&service);
-    assert_eq!((reaction(&done), written(&cloud)), (Reaction::Invalid, vec![]));
+    let failure = done.outcome.failure.as_ref().expect("it is taken");
+    let told = (failure.reaction, failure.field.as_deref(), failure.retry_after_ms);
+    assert_eq!(told, (Reaction::Conflict, Some("spec.loadBalancerIP"), Some(60_000)));
+    assert_eq!(written(&cloud), Vec::<String>::new());
     assert!(
         message(&done).contains("floating IP 203.0.113.9 is not available: port port-9 has it; choose another address"),
         "{}",
@@ -86,6 +89,27 @@ fn an_address_that_is_asked_for_is_attached_where_it_is_free_and_refused_where_i
         run(&service)
     };
     assert_eq!((ips(&done), done.warnings[0].0), (vec!["203.0.113.7"], "LoadBalancerImmutableField"));
+}
+
+/// It may be given up again, and a right be granted: neither waits for the Service to change.
+#[test]
+fn an_address_that_the_cloud_does_not_give_is_told_with_its_field_and_asked_for_again() {
+    let neutron = |status: u16, kind: &str| {
+        let words = json!({ "NeutronError": { "type": kind, "message": "no" } });
+        Reply::json(status, words.to_string())
+    };
+    for (status, kind, reaction, after) in [
+        (409, "IpAddressInUse", Reaction::Conflict, Some(60_000)),
+        (403, "PolicyNotAuthorized", Reaction::Unauthorized, None),
+    ] {
+        let mut service = settled(&[]);
+        service.address_asked("203.0.113.9");
+        service.ingress.clear();
+        let _cloud = lists(&[&[], &[], &[]]).on(MAKE, neutron(status, kind));
+        let failure = run(&service).outcome.failure.expect("it is refused");
+        let told = (failure.reaction, failure.field.as_deref(), failure.retry_after_ms);
+        assert_eq!(told, (reaction, Some("spec.loadBalancerIP"), after), "{}", failure.message);
+    }
 }
 
 trait Asking {
