@@ -160,6 +160,7 @@ fn make(
         (None, Some(wrong)) => return Err(wrong),
         (None, None) => {
             work.check_tls()?;
+            work.check_pattern()?;
             work.prove_gone(done)?;
             return work.create(&chosen, done);
         }

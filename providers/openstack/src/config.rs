@@ -116,6 +116,7 @@ pub(crate) fn read(sources: Sources<'_>) -> (Config, Vec<Problem>) {
     let entries = entries(sources.conf);
     problems.iter_mut().for_each(|problem| way_out(problem, &entries));
     problems.extend(balancers::problems(&balancers));
+    problems.extend(balancers::wrong_patterns(&balancers, &classes));
     if let Some(value) = sources.regional.filter(|value| !matches!(*value, "true" | "false" | "")) {
         let message = format!("{value:?} has no effect: only true adds the region to provider IDs");
         problems.push(Problem::harmless("OS_CCM_REGIONAL", message));

@@ -206,6 +206,7 @@ impl Work<'_> {
         }
         // What cannot be made again is not deleted.
         self.check_tls()?;
+        self.check_pattern()?;
         // Its floating IP stays, and comes to the new one.
         octavia::delete(&balancer.id, true)?;
         create::is_no_more_new(&balancer.id);

@@ -245,16 +245,21 @@ impl Work<'_> {
             }
             Choice::Matching(..) if self.spec.address.is_some() => vec![None],
             Choice::Matching(name, tags) => {
-                let wrong = |message: String| Failure::invalid(message).annotation(names::FLOATING_SUBNET);
-                let pattern = Pattern::parse(name, tags).map_err(wrong)?;
+                let by = &self.spec.floating.by;
+                let pattern = Pattern::parse(name, tags).map_err(|wrong| self.wrong_pattern(&wrong))?;
                 let all = floating_ips::subnets(network)?;
                 let matching: Vec<_> = all
                     .into_iter()
                     .filter(|subnet| subnet.ip_version == 4 && pattern.matches(&subnet.name, &subnet.tags))
                     .collect();
                 if matching.is_empty() {
-                    let message = format!("no subnet matching {name:?}, tags {tags:?} found for network {network}");
-                    return Err(Failure::retry(message).annotation(names::FLOATING_SUBNET));
+                    let failure = Failure::retry(format!(
+                        "no subnet matching {name:?}, tags {tags:?} found for network {network}"
+                    ));
+                    return Err(match by.place("floating-subnet") {
+                        None => failure.annotation(names::FLOATING_SUBNET),
+                        Some(place) => failure.context(place),
+                    });
                 }
                 matching.into_iter().map(|subnet| Some(subnet.id)).collect()
             }
@@ -299,11 +304,26 @@ impl Work<'_> {
         Err(failure.context("no free subnet for a floating IP (last error)"))
     }
 
+    /// Before a load balancer is made that cannot be published.
+    ///
+    /// # Errors
+    ///
+    /// The pattern of subnets for its floating IP is none.
+    pub(super) fn check_pattern(&self) -> Result<(), Failure> {
+        let wrong = self.spec.wrong_pattern().filter(|_| self.spec.seeks_subnets());
+        wrong.map_or(Ok(()), |wrong| Err(self.wrong_pattern(&wrong)))
+    }
+
+    fn wrong_pattern(&self, wrong: &str) -> Failure {
+        refusal::of_value(names::FLOATING_SUBNET, self.spec.floating.by.place("floating-subnet"), wrong)
+    }
+
     fn check_subnet(&self, network: &str, id: &str) -> Result<(), Failure> {
         match floating_ips::subnet(id)? {
             Some(subnet) if subnet.network_id != network => {
-                Err(Failure::invalid(format!("floating IP subnet {id:?} doesn't belong to the network {network:?}"))
-                    .annotation(names::FLOATING_SUBNET_ID))
+                let message = format!("floating IP subnet {id:?} doesn't belong to the network {network:?}");
+                let place = self.spec.floating.by.place("floating-subnet-id");
+                Err(refusal::of_value(names::FLOATING_SUBNET_ID, place, &message))
             }
             // One that is not seen is for the cloud to judge.
             _ => Ok(()),

@@ -91,10 +91,10 @@ fn blamed(answer: &Answer, service: &Service) -> Option<&'static str> {
     ATTRIBUTES.iter().find(is_refused).map(|(_, name)| *name)
 }
 
-/// Where a Service says so itself, its field is to blame; the configuration is for the operator to mend, and may be at any time.
-pub(super) fn of_value(service: &Service, name: &str, key: &str, message: &str) -> Failure {
-    match service.annotation(name) {
-        Some(_) => Failure::invalid(message).annotation(name),
-        None => Failure::retry(format!("{key}: {message}")).after(SLOWLY),
+/// A value that cannot be, of an annotation or of a place in the configuration. That one is for the operator to mend, at any time.
+pub(super) fn of_value(annotation: &str, place: Option<String>, message: &str) -> Failure {
+    match place {
+        None => Failure::invalid(message).annotation(annotation),
+        Some(place) => Failure::retry(format!("{place}: {message}")).after(SLOWLY),
     }
 }

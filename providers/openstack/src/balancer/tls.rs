@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use ccm_sdk::annotations::field;
 use ccm_sdk::cache;
 use ccm_sdk::types::{Failure, Reaction};
 
@@ -27,8 +26,9 @@ impl Work<'_> {
         if cache::get(&key).is_some() {
             return Ok(());
         }
-        let key_of_operator = "default-tls-container-ref in [LoadBalancer]";
-        let wrong = |message: String| refusal::of_value(self.service, names::TLS_CONTAINER, key_of_operator, &message);
+        let is_asked = self.service.annotation(names::TLS_CONTAINER).is_some();
+        let place = || (!is_asked).then(|| "default-tls-container-ref in [LoadBalancer]".to_owned());
+        let wrong = |message: String| refusal::of_value(names::TLS_CONTAINER, place(), &message);
         let service = self.service.full_name();
         let (path, id) = reference
             .rsplit_once('/')
@@ -54,9 +54,8 @@ impl Work<'_> {
         if found.is_none() {
             // It may come yet.
             let message = format!("{reference} is not there: Barbican has no such container or secret");
-            let mut failure = Failure::retry(message).after(refusal::SOON);
-            failure.field = self.service.annotation(names::TLS_CONTAINER).map(|_| field(names::TLS_CONTAINER));
-            return Err(failure);
+            let failure = Failure::retry(message).after(refusal::SOON);
+            return Err(if is_asked { failure.annotation(names::TLS_CONTAINER) } else { failure });
         }
         cache::put(&key, b"", SEEN);
         Ok(())
