@@ -229,7 +229,7 @@ impl Global {
     /// What the file says itself wins.
     fn complete(&mut self, other: Self) {
         self.identity.complete(other.identity);
-        self.identity.be_in(other.default_domain);
+        self.identity.be_in(other.default_domain.as_deref());
         self.region = self.region.take().or(other.region);
         self.interface = self.interface.take().or(other.interface);
     }

@@ -63,10 +63,10 @@ impl Identity {
     }
 
     /// The domain of user and project, by its ID, where nothing is said of theirs.
-    pub(super) fn be_in(&mut self, domain: Option<String>) {
+    pub(super) fn be_in(&mut self, domain: Option<&str>) {
         if self.domain.is_none() {
             for own in [&mut self.user_domain, &mut self.project_domain].into_iter().filter(|own| own.is_none()) {
-                own.id.clone_from(&domain);
+                own.id = domain.map(str::to_owned);
             }
         }
     }
