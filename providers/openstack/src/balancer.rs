@@ -16,6 +16,7 @@ mod groups;
 mod lookup;
 mod orphan;
 mod plan;
+mod refusal;
 mod seen;
 mod step;
 mod survey;
@@ -159,6 +160,7 @@ fn make(
         (None, Some(wrong)) => return Err(wrong),
         (None, None) => {
             work.check_tls()?;
+            work.check_pattern()?;
             work.prove_gone(done)?;
             return work.create(&chosen, done);
         }
@@ -289,7 +291,7 @@ impl Work<'_> {
             Scope::All => self.plan(balancer, &ports),
             Scope::Members => self.plan_members(balancer, &ports),
         };
-        let writer = Writer::new(balancer, plan);
+        let writer = Writer::new(balancer, self.service, plan);
         let wish = format!("{} {:?}", scope == Scope::All, ports);
         let result = Steps::new(&balancer.id, &wish).run(&writer, done);
         writer.tell(done);

@@ -116,6 +116,7 @@ pub(crate) fn read(sources: Sources<'_>) -> (Config, Vec<Problem>) {
     let entries = entries(sources.conf);
     problems.iter_mut().for_each(|problem| way_out(problem, &entries));
     problems.extend(balancers::problems(&balancers));
+    problems.extend(balancers::wrong_patterns(&balancers, &classes));
     if let Some(value) = sources.regional.filter(|value| !matches!(*value, "true" | "false" | "")) {
         let message = format!("{value:?} has no effect: only true adds the region to provider IDs");
         problems.push(Problem::harmless("OS_CCM_REGIONAL", message));
@@ -203,6 +204,8 @@ struct Global {
     /// With the key that has it.
     interface: Option<(String, String)>,
     uses_clouds: Option<bool>,
+    /// The ID of a domain, where nothing else is said of one.
+    default_domain: Option<String>,
 }
 
 impl Global {
@@ -219,12 +222,14 @@ impl Global {
             region: filled(section.text("region")),
             interface: interface.map(|text| (format!("{FILE}:global.os-endpoint-type"), text)),
             uses_clouds: section.flag("use-clouds"),
+            default_domain: None,
         }
     }
 
     /// What the file says itself wins.
     fn complete(&mut self, other: Self) {
         self.identity.complete(other.identity);
+        self.identity.be_in(other.default_domain.as_deref());
         self.region = self.region.take().or(other.region);
         self.interface = self.interface.take().or(other.interface);
     }

@@ -18,8 +18,9 @@ use crate::annotations as names;
 use crate::config::balancers::{SECONDS, TRIES};
 use crate::config::{Balancers, Config};
 use crate::names::Names;
+use crate::subnet_match::Pattern;
 
-use self::place::{Floating, Place};
+use self::place::{Choice, Floating, Place};
 use self::selector::Selector;
 
 /// What a Service asks for.
@@ -56,6 +57,21 @@ pub(crate) struct ServiceSpec {
     pub(crate) is_sticky: bool,
     /// One in ERROR may be deleted and made anew.
     pub(crate) recreates: bool,
+}
+
+impl ServiceSpec {
+    /// What is wrong with the pattern of subnets for the floating IP.
+    pub(crate) fn wrong_pattern(&self) -> Option<String> {
+        match &self.floating.choice {
+            Choice::Matching(name, tags) => Pattern::parse(name, tags).err(),
+            Choice::Any | Choice::Subnet(_) => None,
+        }
+    }
+
+    /// Whether subnets are looked for: not where there is no floating IP, or its address is known.
+    pub(crate) fn seeks_subnets(&self) -> bool {
+        !self.internal && self.address.is_none() && self.family != Some(IpFamily::Ipv6)
+    }
 }
 
 /// Which clients are let in.
@@ -234,8 +250,8 @@ fn number(reader: &mut Reader<'_>, name: &str, default: i64, (least, most): (i64
     number
 }
 
-/// A day, the most that Octavia takes.
-const LONGEST: i64 = 86_400_000;
+/// A year in milliseconds, the most that Octavia takes.
+const LONGEST: i64 = 365 * 24 * 60 * 60 * 1_000;
 
 fn timeouts(reader: &mut Reader<'_>, is_ovn: bool) -> Option<Timeouts> {
     if is_ovn {

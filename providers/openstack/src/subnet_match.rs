@@ -3,7 +3,7 @@
 //! | pattern | matches |
 //! |---|---|
 //! | `a*`, `a?`, `[abc]`, `{a,b}` | a name as a file name; `*` is any run without `/` |
-//! | `~expression` | a regular expression: `. * + ? | ( ) [ ] ^ $ \d \w \s` |
+//! | `~expression` | a regular expression: `. * + ? {2} {2,} {2,5} | ( ) [ ] ^ $ \d \D \w \W \s \S` |
 //! | `!pattern` | the others |
 //!
 //! The whole name must match. Tags: `a,b` is one of them, `&a,b` both, `!` in front the others.
@@ -25,13 +25,17 @@ struct Tags {
     tags: Vec<String>,
 }
 
+/// What a regular expression is made of.
+const KNOWN: &str = r"; a regular expression has . * + ? {n} {n,} {n,m} | ( ) [ ] ^ $ \d \D \w \W \s \S";
+
 impl Pattern {
     /// # Errors
     ///
     /// The pattern of names is none.
     pub(crate) fn parse(name: &str, tags: &str) -> Result<Self, String> {
         let (negated, rest) = name.strip_prefix('!').map_or((false, name), |rest| (true, rest));
-        let wrong = || format!("invalid subnet regexp pattern {}", quoted(name));
+        let known = if rest.starts_with('~') { KNOWN } else { "" };
+        let wrong = || format!("invalid subnet regexp pattern {}{known}", quoted(name));
         let expression = match rest.strip_prefix('~') {
             Some(expression) => Some(Expression::regular(expression).ok_or_else(wrong)?),
             None if rest.is_empty() => None,
@@ -88,25 +92,35 @@ enum What {
 
 /// Most steps of a match: an expression can take for ever.
 const MOST_STEPS: usize = 20_000;
+/// Most of them within each other: each takes a part of the stack, which is half a megabyte. The letters of the longest name need less.
+const MOST_WITHIN: usize = 600;
 /// Deepest groups.
 const DEEPEST: usize = 16;
+/// Most repetitions by number, as in Go.
+const MOST_TIMES: usize = 1_000;
+
+/// How much a match may still take.
+struct Effort {
+    steps: usize,
+    within: usize,
+}
 
 impl Expression {
     fn matches(&self, text: &str) -> bool {
         let text: Vec<char> = text.chars().collect();
-        let mut steps = MOST_STEPS;
+        let mut effort = Effort { steps: MOST_STEPS, within: 0 };
         let end = text.len();
-        self.run(&text, 0, &mut steps, &mut |at, _| at == end)
+        self.run(&text, 0, &mut effort, &mut |at, _| at == end)
     }
 
     fn run(
         &self,
         text: &[char],
         at: usize,
-        steps: &mut usize,
-        then: &mut dyn FnMut(usize, &mut usize) -> bool,
+        effort: &mut Effort,
+        then: &mut dyn FnMut(usize, &mut Effort) -> bool,
     ) -> bool {
-        self.0.iter().any(|sequence| run(sequence, text, at, steps, then))
+        self.0.iter().any(|sequence| run(sequence, text, at, effort, then))
     }
 
     fn glob(text: &str) -> Option<Self> {
@@ -126,33 +140,52 @@ fn run(
     sequence: &[Item],
     text: &[char],
     at: usize,
-    steps: &mut usize,
-    then: &mut dyn FnMut(usize, &mut usize) -> bool,
+    effort: &mut Effort,
+    then: &mut dyn FnMut(usize, &mut Effort) -> bool,
 ) -> bool {
-    let Some(left) = steps.checked_sub(1) else { return false };
-    *steps = left;
-    let Some((item, rest)) = sequence.split_first() else { return then(at, steps) };
-    if item.most == 0 {
-        return run(rest, text, at, steps, then);
+    match sequence.split_first() {
+        Some((item, rest)) => item.run((item.least, item.most), rest, text, at, effort, then),
+        None => then(at, effort),
     }
-    let once_more =
-        Item { what: item.what.clone(), least: item.least.saturating_sub(1), most: item.most.saturating_sub(1) };
-    let mut after = |next: usize, steps: &mut usize| {
-        // What takes nothing need not be taken again.
-        if next == at && item.least == 0 {
-            return false;
-        }
-        let mut sequence = vec![once_more.clone()];
-        sequence.extend_from_slice(rest);
-        run(&sequence, text, next, steps, then)
-    };
-    let taken = match &item.what {
-        What::Group(group) => group.run(text, at, steps, &mut after),
-        What::Start => at == 0 && after(at, steps),
-        What::End => at == text.len() && after(at, steps),
-        one => text.get(at).is_some_and(|letter| one.is(*letter)) && after(at + 1, steps),
-    };
-    taken || (item.least == 0 && run(rest, text, at, steps, then))
+}
+
+impl Item {
+    /// So many times, and what is behind it.
+    fn run(
+        &self,
+        (least, most): (usize, usize),
+        rest: &[Self],
+        text: &[char],
+        at: usize,
+        effort: &mut Effort,
+        then: &mut dyn FnMut(usize, &mut Effort) -> bool,
+    ) -> bool {
+        let Some(left) = effort.steps.checked_sub(1).filter(|_| effort.within < MOST_WITHIN) else { return false };
+        effort.steps = left;
+        effort.within = effort.within.saturating_add(1);
+        let found = match &self.what {
+            What::Start => (at == 0 || least == 0) && run(rest, text, at, effort, then),
+            What::End => (at == text.len() || least == 0) && run(rest, text, at, effort, then),
+            What::Group(_) if most == 0 => run(rest, text, at, effort, then),
+            What::Group(group) => {
+                let mut after = |next: usize, effort: &mut Effort| {
+                    // What takes nothing need not be taken again.
+                    if next == at && least == 0 {
+                        return false;
+                    }
+                    let times = (least.saturating_sub(1), most.saturating_sub(1));
+                    self.run(times, rest, text, next, effort, then)
+                };
+                group.run(text, at, effort, &mut after) || (least == 0 && run(rest, text, at, effort, then))
+            }
+            one => {
+                let taken = text.iter().skip(at).take(most).take_while(|letter| one.is(**letter)).count();
+                (least..=taken).rev().any(|taken| run(rest, text, at.saturating_add(taken), effort, then))
+            }
+        };
+        effort.within = effort.within.saturating_sub(1);
+        found
+    }
 }
 
 impl What {
@@ -224,6 +257,11 @@ fn regular(letters: &mut Letters<'_>, depth: usize) -> Option<Expression> {
                 };
                 continue;
             }
+            '{' => {
+                let last = all.last_mut()?.last_mut().filter(|item| (item.least, item.most) == (1, 1))?;
+                (last.least, last.most) = times(letters)?;
+                continue;
+            }
             '.' => What::Any,
             '^' => What::Start,
             '$' => What::End,
@@ -234,13 +272,31 @@ fn regular(letters: &mut Letters<'_>, depth: usize) -> Option<Expression> {
                 What::Group(group)
             }
             '\\' => escaped(letters.next()?)?,
-            // Repetitions by number and unmatched brackets.
-            '(' | ')' | '{' | '}' | ']' => return None,
+            // Brackets without the other one.
+            '(' | ')' | '}' | ']' => return None,
             other => What::Letter(other),
         };
         all.last_mut()?.push(once(what));
     }
     Some(Expression(all))
+}
+
+/// How often, behind the opening bracket: `2}`, `2,}`, `2,5}`.
+fn times(letters: &mut Letters<'_>) -> Option<(usize, usize)> {
+    let mut text = String::new();
+    loop {
+        match letters.next()? {
+            '}' => break,
+            letter => text.push(letter),
+        }
+    }
+    let number =
+        |text: &str| text.parse().ok().filter(|number: &usize| *number <= MOST_TIMES && !text.starts_with('+'));
+    match text.split_once(',') {
+        None => number(&text).map(|times| (times, times)),
+        Some((least, "")) => Some((number(least)?, usize::MAX)),
+        Some((least, most)) => Some((number(least)?, number(most)?)).filter(|(least, most)| least <= most),
+    }
 }
 
 fn escaped(letter: char) -> Option<What> {
@@ -354,12 +410,39 @@ mod tests {
             ("~a.c", "xabc", false),
             ("~(a*)*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaa", false),
             ("a.c", "abc", false),
+            ("~a{2}", "aa", true),
+            ("~a{2}", "aaa", false),
+            ("~a{2,}", "aaaa", true),
+            ("~a{2,}", "a", false),
+            ("~a{1,2}b", "aab", true),
+            ("~a{1,2}b", "aaab", false),
+            ("~(net|dmz)(-[0-9]{1,3}){2}", "dmz-1-255", true),
+            ("~(net|dmz)(-[0-9]{1,3}){2}", "dmz-1-2550", false),
+            ("~a{0}b", "b", true),
+            // Each time another alternative.
+            ("~(^|a){2}", "a", true),
         ] {
             assert_eq!(is(pattern, "", name, &[]), expected, "{pattern} {name}");
         }
-        for wrong in ["~(", "~*", "~a)", "[", "{a", "~[", "~a{2}", "~\\"] {
+        let wrong = [
+            "~(", "~*", "~a)", "[", "{a", "~[", "~\\", "~{2}", "~a{2", "~a{}", "~a{,2}", "~a{2,1}", "~a{x}",
+            "~a{1001}", "~a{2}*", "~\\b",
+        ];
+        for wrong in wrong {
             let message = Pattern::parse(wrong, "").expect_err(wrong);
             assert!(message.starts_with("invalid subnet regexp pattern"), "{message}");
+            assert_eq!(message.contains("a regular expression has"), wrong.starts_with('~'), "{message}");
         }
+    }
+
+    /// Whoever writes one must not end the provider with it.
+    #[test]
+    fn the_deepest_pattern_ends() {
+        for pattern in ["^".repeat(19_000), "(^){1000}".repeat(100), "((((^){9}){9}){9}){9}".to_owned()] {
+            assert!(!is(&format!("~{pattern}x"), "", "y", &[]), "{pattern}");
+        }
+        assert!(is("~[a-z]{255}", "", &"a".repeat(255), &[]), "the longest name");
+        assert!(is("~(a|b)*", "", &"ab".repeat(127), &[]), "the longest name");
+        assert!(is("~((a)|(b|c))+", "", &"abc".repeat(40), &[]), "groups within groups");
     }
 }

@@ -7,22 +7,20 @@ use crate::annotations as names;
 use crate::balancer::Host;
 use crate::config::Config;
 use crate::service_spec;
-use crate::subnet_match::Pattern;
 
 /// What an existing load balancer keeps.
 const FIXED: [&str; 5] = [names::NETWORK, names::SUBNET, names::PORT, names::FLAVOR, names::AVAILABILITY_ZONE];
 
 pub(crate) fn validate(config: &Config, host: &Host, service: &Service, before: Option<&Service>) -> Vec<Problem> {
-    if service.kind != ServiceType::LoadBalancer || service.deleting || service.load_balancer_class.is_some() {
+    if service.kind != ServiceType::LoadBalancer || service.deleting {
         return vec![];
     }
     let (spec, mut problems) = service_spec::read(config, &host.cluster, service);
-    if let service_spec::place::Choice::Matching(name, tags) = &spec.floating.choice
-        && let Err(wrong) = Pattern::parse(name, tags)
-    {
-        // Nothing is looked for where there is no floating IP, or its address is known.
-        let has_effect = !spec.internal && spec.address.is_none();
-        problems.push(Problem { fatal: has_effect, ..Problem::harmless(field(names::FLOATING_SUBNET), wrong) });
+    if let Some(wrong) = spec.wrong_pattern() {
+        let wrong =
+            spec.floating.by.place("floating-subnet").map_or(wrong.clone(), |place| format!("{place}: {wrong}"));
+        let problem = Problem::harmless(field(names::FLOATING_SUBNET), wrong);
+        problems.push(Problem { fatal: spec.seeks_subnets(), ..problem });
     }
     let had_one = before.is_some_and(|before| before.kind == ServiceType::LoadBalancer);
     if let Some(before) = before.filter(|_| had_one) {
@@ -73,11 +71,12 @@ mod tests {
         let mut found = said(&wrong, None);
         found.sort();
         assert_eq!(found, expected);
-        for other in [
-            Service { kind: ServiceType::ClusterIp, ..wrong.clone() },
-            Service { deleting: true, ..wrong.clone() },
-            Service { load_balancer_class: Some("x".to_owned()), ..wrong },
-        ] {
+        // One of a class, too, where the host asks: that class is served here.
+        let of_class = Service { load_balancer_class: Some("example.com/openstack".to_owned()), ..wrong.clone() };
+        let mut found = said(&of_class, None);
+        found.sort();
+        assert_eq!(found, expected);
+        for other in [Service { kind: ServiceType::ClusterIp, ..wrong.clone() }, Service { deleting: true, ..wrong }] {
             assert_eq!(said(&other, None), []);
         }
     }
@@ -87,9 +86,17 @@ mod tests {
         let pattern = (names::FLOATING_SUBNET, "~(");
         let internal = service(&[pattern, (names::INTERNAL, "true")]);
         let asked = Service { requested_ip: Some("203.0.113.9".to_owned()), ..service(&[pattern]) };
-        for (service, fatal) in [(internal, false), (asked, false), (service(&[pattern]), true)] {
+        // There are no floating IPs of IPv6.
+        let v6 = Service { ip_families: vec![ccm_sdk::types::IpFamily::Ipv6], ..service(&[pattern]) };
+        for (service, fatal) in [(internal, false), (asked, false), (v6, false), (service(&[pattern]), true)] {
             assert_eq!(said(&service, None), [(field(names::FLOATING_SUBNET), fatal)]);
         }
+        let mut config = config();
+        config.balancers.place.floating_subnet = "~(".to_owned();
+        let host = Host { cluster: "kubernetes".to_owned(), provider_ids: |_| Ok(vec![]), matching: |_| Ok(vec![]) };
+        let problems = validate(&config, &host, &service(&[]), None);
+        let [problem] = &problems[..] else { panic!("{problems:?}") };
+        assert!(problem.fatal && problem.message.starts_with("floating-subnet in [LoadBalancer]: "), "{problem}");
     }
 
     #[test]

@@ -36,14 +36,15 @@ pub(crate) fn read(answer: &Answer) -> Result<Vec<Entry>, Failure> {
     })
 }
 
-/// The URL of a service, as the catalogue has it: of the first service of that type, the first place with the interface and the region.
-/// An empty region is any.
+/// The URL of a service, as the catalogue has it: of all services of that type, the first place with the interface and the region. An empty
+/// region is any.
 pub(crate) fn url<'c>(catalogue: &'c [Entry], service: Service, interface: &str, region: &str) -> Option<&'c str> {
-    let entry = catalogue.iter().find(|entry| entry.kind == service.kind)?;
+    let entries = catalogue.iter().filter(|entry| entry.kind == service.kind);
     let is_there = |place: &&Place| {
         place.interface == interface && (region.is_empty() || place.region == region || place.region_id == region)
     };
-    entry.endpoints.iter().find(is_there).map(|place| place.url.as_str()).filter(|url| !url.is_empty())
+    let mut places = entries.flat_map(|entry| &entry.endpoints).filter(|place| !place.url.is_empty());
+    places.find(is_there).map(|place| place.url.as_str())
 }
 
 /// The URL with the version that the service's requests need: catalogues have it with and without, also with a project after it.

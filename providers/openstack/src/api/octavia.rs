@@ -1,14 +1,16 @@
 //! Load balancers and what they are made of.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ccm_sdk::http::Method;
 use ccm_sdk::paging::Paging;
-use ccm_sdk::types::{Failure, Reaction};
+use ccm_sdk::record::{Record, Slot, Value as Field};
+use ccm_sdk::types::Failure;
 use ccm_sdk::{Answer, Request};
 use serde_json::{Value, json};
 
-use super::{OCTAVIA, exceptions};
+use super::OCTAVIA;
 
 ccm_sdk::records! {
     /// A load balancer.
@@ -42,14 +44,6 @@ ccm_sdk::records! {
         pub(crate) default_pool_id: Option<String>,
         pub(crate) tags: Vec<String>,
         pub(crate) loadbalancers: Vec<Id>,
-    }
-
-    /// Headers that a listener adds; those of others are not ours to take off.
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub(crate) struct Headers {
-        pub(crate) forwarded: Option<String> = "X-Forwarded-For",
-        pub(crate) forwarded_port: Option<String> = "X-Forwarded-Port",
-        pub(crate) forwarded_proto: Option<String> = "X-Forwarded-Proto",
     }
 
     /// A pool.
@@ -116,6 +110,34 @@ ccm_sdk::records! {
     pub(crate) struct Twig {
         pub(crate) id: String,
         pub(crate) members: Vec<Member>,
+    }
+}
+
+/// Headers that a listener adds, with their values; those of others are not ours to take off.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Headers(BTreeMap<String, Option<String>>);
+
+impl Headers {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name)?.as_deref()
+    }
+
+    /// Those but one.
+    pub(crate) fn beside(&self, name: &str) -> impl Iterator<Item = (String, String)> {
+        let others = self.0.iter().filter(move |(other, _)| *other != name);
+        others.filter_map(|(name, value)| Some((name.clone(), value.clone()?)))
+    }
+}
+
+impl Record for Headers {
+    fn field(&mut self, key: &str) -> Option<Slot<'_>> {
+        Some(self.0.entry(key.to_owned()).or_default().slot())
+    }
+}
+
+impl Field for Headers {
+    fn slot(&mut self) -> Slot<'_> {
+        Slot::Record(self)
     }
 }
 
@@ -222,7 +244,8 @@ impl Thing {
     }
 }
 
-/// A write to a load balancer. `id` is of the thing; of a member that is made, its pool's, and of one that is deleted, `POOL/ID`.
+/// A write to a load balancer. `id` is of the thing; of a member that is made, its pool's, and of one that is changed or
+/// deleted, `POOL/ID`.
 pub(crate) fn write(method: Method, thing: Thing, id: &str, body: &Value) -> Result<Answer, Failure> {
     let (all, one, word) = thing.place();
     let request = match method {
@@ -246,9 +269,9 @@ pub(crate) fn create(body: &Value) -> Request {
     OCTAVIA.post("/lbaas/loadbalancers").json(&json!({ "loadbalancer": body }))
 }
 
-/// The answer to [`create`].
+/// A good answer to [`create`].
 pub(crate) fn created(answer: Answer) -> Result<Balancer, Failure> {
-    judged(answer)?.json_at("/loadbalancer")
+    answer.json_at("/loadbalancer")
 }
 
 /// Deletes a load balancer with all that it is made of, or one that has nothing any more.
@@ -256,22 +279,4 @@ pub(crate) fn delete(id: &str, cascade: bool) -> Result<(), Failure> {
     let request = OCTAVIA.delete("/lbaas/loadbalancers/{id}").arg("id", id);
     let request = if cascade { request.query("cascade", "true") } else { request };
     request.send()?.optional().map(drop)
-}
-
-/// A good answer to a write, or what to make of it. What the Service or the operator must change is not tried at once again: Octavia says
-/// so with 400 and 501, and with 500 where its provider does not like an address.
-///
-/// # Errors
-///
-/// It is none.
-pub(crate) fn judged(answer: Answer) -> Result<Answer, Failure> {
-    let is_no = match answer.status() {
-        400 | 422 | 501 => true,
-        500 => answer.says("already allocated in subnet") || answer.says("is not a valid ip"),
-        _ => false,
-    };
-    if is_no && exceptions(&answer).is_none() {
-        return Err(answer.failure(Reaction::Invalid));
-    }
-    answer.ok()
 }

@@ -187,7 +187,10 @@ fn a_service_is_asked_where_the_catalogue_says_for_interface_and_region() {
     ];
     let entries = [
         Entry { kind: "compute_legacy".to_owned(), endpoints: vec![place("public", "One", "One", "https://old")] },
+        // Each region may have an entry of its own.
+        Entry { kind: "compute".to_owned(), endpoints: vec![place("public", "Zero", "Zero", "")] },
         Entry { kind: "compute".to_owned(), endpoints: places },
+        Entry { kind: "compute".to_owned(), endpoints: vec![place("public", "Four", "Four", "https://four")] },
     ];
     for (interface, region, found) in [
         ("public", "One", Some("https://one")),
@@ -196,6 +199,8 @@ fn a_service_is_asked_where_the_catalogue_says_for_interface_and_region() {
         ("internal", "One", Some("https://internal")),
         ("admin", "Two", None),
         ("public", "Three", None),
+        ("public", "Four", Some("https://four")),
+        ("public", "Zero", None),
     ] {
         assert_eq!(url(&entries, NOVA, interface, region), found, "{interface} {region}");
     }

@@ -7,7 +7,7 @@ use ccm_sdk::{Done, cache};
 use serde_json::{Value, json};
 
 use super::work::Work;
-use super::{groups, seen};
+use super::{groups, refusal, seen};
 use crate::annotations as names;
 use crate::api::octavia;
 use crate::api::ports;
@@ -61,9 +61,11 @@ impl Work<'_> {
                 return Err(unanswered.failure);
             }
         };
-        let status = answer.status();
-        let created = octavia::created(answer);
-        if status < 500 || created.is_ok() {
+        let is_server_trouble = answer.status() >= 500 && !refusal::is_no(&answer);
+        let created = refusal::judged(answer, self.service).and_then(octavia::created);
+        // What is to blame has a name: the answer was clear.
+        let is_clear = created.as_ref().map_or_else(|failure| failure.field.is_some(), |_| true);
+        if !is_server_trouble || is_clear {
             cache::forget(&asked);
         }
         let balancer = created.map_err(|failure| {

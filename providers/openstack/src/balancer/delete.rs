@@ -127,7 +127,7 @@ impl Work<'_> {
         plan: impl Fn() -> Result<Vec<Step>, Failure>,
         done: &mut Done,
     ) -> Result<(), Failure> {
-        let writer = Writer::new(balancer, plan);
+        let writer = Writer::new(balancer, self.service, plan);
         // Another Service that leaves has other steps.
         let result = Steps::new(&balancer.id, &("delete", self.uid())).run(&writer, done);
         writer.tell(done);
@@ -206,6 +206,7 @@ impl Work<'_> {
         }
         // What cannot be made again is not deleted.
         self.check_tls()?;
+        self.check_pattern()?;
         // Its floating IP stays, and comes to the new one.
         octavia::delete(&balancer.id, true)?;
         create::is_no_more_new(&balancer.id);

@@ -19,6 +19,7 @@ use ccm_sdk::{Done, cache};
 use serde_json::{Map, Value, json};
 
 use super::done::{FORCED_INTERNAL, IMMUTABLE, NO_FLOATING_IP, NO_NETWORK, SPARED};
+use super::refusal;
 use super::work::Work;
 use crate::annotations as names;
 use crate::api::floating_ips::{self, FloatingIp};
@@ -186,7 +187,7 @@ impl Work<'_> {
                     "floating IP {address} is not available: port {} has it; choose another address, or detach it from that port",
                     found.port_id.unwrap_or_default()
                 );
-                return Err(Failure::invalid(message).field("spec.loadBalancerIP"));
+                return Err(Failure::conflict(message).field(refusal::ADDRESS).after(refusal::SOON));
             }
         }
         if let Some(own) = self.former_floating_ip()? {
@@ -244,16 +245,21 @@ impl Work<'_> {
             }
             Choice::Matching(..) if self.spec.address.is_some() => vec![None],
             Choice::Matching(name, tags) => {
-                let wrong = |message: String| Failure::invalid(message).annotation(names::FLOATING_SUBNET);
-                let pattern = Pattern::parse(name, tags).map_err(wrong)?;
+                let by = &self.spec.floating.by;
+                let pattern = Pattern::parse(name, tags).map_err(|wrong| self.wrong_pattern(&wrong))?;
                 let all = floating_ips::subnets(network)?;
                 let matching: Vec<_> = all
                     .into_iter()
                     .filter(|subnet| subnet.ip_version == 4 && pattern.matches(&subnet.name, &subnet.tags))
                     .collect();
                 if matching.is_empty() {
-                    let message = format!("no subnet matching {name:?}, tags {tags:?} found for network {network}");
-                    return Err(Failure::retry(message).annotation(names::FLOATING_SUBNET));
+                    let failure = Failure::retry(format!(
+                        "no subnet matching {name:?}, tags {tags:?} found for network {network}"
+                    ));
+                    return Err(match by.place("floating-subnet") {
+                        None => failure.annotation(names::FLOATING_SUBNET),
+                        Some(place) => failure.context(place),
+                    });
                 }
                 matching.into_iter().map(|subnet| Some(subnet.id)).collect()
             }
@@ -282,11 +288,13 @@ impl Work<'_> {
                 Err(failure) => {
                     let failure = failure.context("failed to create floating IP");
                     return Err(match &self.spec.address {
-                        Some(address) if failure.reaction == Reaction::Unauthorized => Failure::invalid(format!(
-                            "the cloud does not let this user choose the address {address}: {}",
-                            failure.message
-                        ))
-                        .field("spec.loadBalancerIP"),
+                        Some(address) if failure.reaction == Reaction::Unauthorized => failure
+                            .context(format_args!("the cloud does not let this user choose the address {address}"))
+                            .field(refusal::ADDRESS),
+                        // Somebody has it, and may give it up.
+                        Some(_) if failure.reaction == Reaction::Conflict => {
+                            failure.field(refusal::ADDRESS).after(refusal::SOON)
+                        }
                         _ => failure,
                     });
                 }
@@ -296,11 +304,26 @@ impl Work<'_> {
         Err(failure.context("no free subnet for a floating IP (last error)"))
     }
 
+    /// Before a load balancer is made that cannot be published.
+    ///
+    /// # Errors
+    ///
+    /// The pattern of subnets for its floating IP is none.
+    pub(super) fn check_pattern(&self) -> Result<(), Failure> {
+        let wrong = self.spec.wrong_pattern().filter(|_| self.spec.seeks_subnets());
+        wrong.map_or(Ok(()), |wrong| Err(self.wrong_pattern(&wrong)))
+    }
+
+    fn wrong_pattern(&self, wrong: &str) -> Failure {
+        refusal::of_value(names::FLOATING_SUBNET, self.spec.floating.by.place("floating-subnet"), wrong)
+    }
+
     fn check_subnet(&self, network: &str, id: &str) -> Result<(), Failure> {
         match floating_ips::subnet(id)? {
             Some(subnet) if subnet.network_id != network => {
-                Err(Failure::invalid(format!("floating IP subnet {id:?} doesn't belong to the network {network:?}"))
-                    .annotation(names::FLOATING_SUBNET_ID))
+                let message = format!("floating IP subnet {id:?} doesn't belong to the network {network:?}");
+                let place = self.spec.floating.by.place("floating-subnet-id");
+                Err(refusal::of_value(names::FLOATING_SUBNET_ID, place, &message))
             }
             // One that is not seen is for the cloud to judge.
             _ => Ok(()),

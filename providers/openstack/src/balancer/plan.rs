@@ -204,14 +204,10 @@ impl<'a> Plan<'a> {
         if let Some(wanted) = wants.allowed_cidrs.as_ref().filter(|wanted| !same(wanted, &has.allowed_cidrs)) {
             put("allowed_cidrs", json!(wanted));
         }
-        let forwards = has.insert_headers.forwarded.as_deref() == Some("true");
+        let forwards = has.insert_headers.get(FORWARDED) == Some("true");
         if forwards != wants.insert_headers.contains_key(FORWARDED) {
-            let others = [
-                ("X-Forwarded-Port", &has.insert_headers.forwarded_port),
-                ("X-Forwarded-Proto", &has.insert_headers.forwarded_proto),
-            ];
             let mut headers = wants.insert_headers.clone();
-            headers.extend(others.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?))));
+            headers.extend(has.insert_headers.beside(FORWARDED));
             put("insert_headers", json!(headers));
         }
         if wants.default_tls_container_ref.is_some() && wants.default_tls_container_ref != has.default_tls_container_ref
@@ -238,21 +234,19 @@ impl<'a> Plan<'a> {
 
     fn pool(&mut self, port: &Port, has: &octavia::Pool) {
         let wants = &port.pool;
+        let says = |what: &str| format!("{what} of the pool of port {}", port.listener.protocol_port);
         if let Some(name) = self.work.spec.names.renamed(&has.name) {
-            let says = format!("name of the pool of port {}", port.listener.protocol_port);
-            self.steps.push(Step::change(Thing::Pool, &has.id, json!({ "name": name }), &says));
+            self.steps.push(Step::change(Thing::Pool, &has.id, json!({ "name": name }), &says("name")));
         }
-        let mut body = Map::new();
-        if wants.lb_algorithm != has.lb_algorithm {
-            body.insert("lb_algorithm".to_owned(), json!(wants.lb_algorithm));
-        }
+        // Each for itself: the provider of Octavia may not have the algorithm.
         let kept = has.session_persistence.as_ref().map(|persistence| persistence.kind.as_str());
         if wants.session_persistence.as_ref().map(|persistence| persistence.kind.as_str()) != kept {
-            body.insert("session_persistence".to_owned(), json!(wants.session_persistence));
+            let body = json!({ "session_persistence": wants.session_persistence });
+            self.steps.push(Step::change(Thing::Pool, &has.id, body, &says("session affinity")));
         }
-        if !body.is_empty() {
-            let says = format!("pool of port {}", port.listener.protocol_port);
-            self.steps.push(Step::change(Thing::Pool, &has.id, Value::Object(body), &says));
+        if wants.lb_algorithm != has.lb_algorithm {
+            let body = json!({ "lb_algorithm": wants.lb_algorithm });
+            self.steps.push(Step::change(Thing::Pool, &has.id, body, &says("algorithm")));
         }
     }
 
@@ -268,18 +262,33 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// New ones before old ones go.
+    /// New ones before old ones go. One in another subnet goes first: Octavia lets no member change it, and has no second one of that
+    /// address and port.
     fn members_one_by_one(&mut self, port: &Port, pool: &str) {
-        let has = self.seen.members_of(pool);
+        let (has, in_full) = (self.seen.members_of(pool), self.seen.in_full);
         let number = port.listener.protocol_port;
-        for member in port.members.iter().filter(|member| !has.iter().any(|other| is_same(member, other, false))) {
-            let says = format!("member {} of port {number}", member.name);
-            self.steps.push(Step::make(Thing::Member, pool, Value::Object(object(member)), &says));
+        let says = |name: &str| format!("member {name} of port {number}");
+        let id = |member: &octavia::Member| format!("{pool}/{}", member.id);
+        let mut moved = vec![];
+        for member in &port.members {
+            let make = Step::make(Thing::Member, pool, Value::Object(object(member)), &says(&member.name));
+            match has.iter().find(|other| is_at(member, other)) {
+                None => self.steps.push(make),
+                Some(other) if in_full && !is_in_subnet(member, other) => {
+                    moved.push(Step::delete(Thing::Member, &id(other), &says(&member.name)));
+                    moved.push(make);
+                }
+                Some(other) if in_full && member.monitor_port != other.monitor_port => {
+                    let body = json!({ "monitor_port": member.monitor_port });
+                    self.steps.push(Step::change(Thing::Member, &id(other), body, &says(&member.name)));
+                }
+                Some(_) => {}
+            }
         }
-        for member in has.iter().filter(|other| !port.members.iter().any(|member| is_same(member, other, false))) {
-            let id = format!("{pool}/{}", member.id);
-            self.steps.push(Step::delete(Thing::Member, &id, &format!("member {} of port {number}", member.name)));
+        for member in has.iter().filter(|other| !port.members.iter().any(|member| is_at(member, other))) {
+            self.steps.push(Step::delete(Thing::Member, &id(member), &says(&member.name)));
         }
+        self.steps.extend(moved);
     }
 
     fn monitor(&mut self, port: &Port, pool: &octavia::Pool) {
@@ -383,13 +392,22 @@ pub(super) fn differ(wanted: &[desired::Member], has: &[octavia::Member], in_ful
     wanted.len() != has.len() || !wanted.iter().all(|member| has.iter().any(|other| is_same(member, other, in_full)))
 }
 
-/// By address and port: Octavia keeps addresses in the spelling that they came in.
+/// In all that was seen of it.
 fn is_same(member: &desired::Member, has: &octavia::Member, in_full: bool) -> bool {
+    let same_details = || member.monitor_port == has.monitor_port && is_in_subnet(member, has);
+    is_at(member, has) && (!in_full || same_details())
+}
+
+/// By address and port: Octavia keeps addresses in the spelling that they came in.
+fn is_at(member: &desired::Member, has: &octavia::Member) -> bool {
     let same_address = match (member.address.parse::<IpAddr>(), has.address.parse::<IpAddr>()) {
         (Ok(one), Ok(other)) => one == other,
         _ => member.address == has.address,
     };
-    let same_details =
-        || member.monitor_port == has.monitor_port && (member.subnet_id.is_none() || member.subnet_id == has.subnet_id);
-    same_address && member.protocol_port == has.protocol_port && (!in_full || same_details())
+    same_address && member.protocol_port == has.protocol_port
+}
+
+/// Where nobody names a subnet, any will do.
+fn is_in_subnet(member: &desired::Member, has: &octavia::Member) -> bool {
+    member.subnet_id.is_none() || member.subnet_id == has.subnet_id
 }

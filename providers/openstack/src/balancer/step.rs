@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use ccm_sdk::http::Method;
 use ccm_sdk::steps::{State, Work as Steps};
-use ccm_sdk::types::{Failure, Reaction};
+use ccm_sdk::types::{Failure, Service};
 use ccm_sdk::{Done, Warning, cache};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::done::METHOD_UNKNOWN;
+use super::refusal;
 use crate::api::octavia::{self, Balancer, Thing};
 
 /// A write. As text it says what was changed.
@@ -50,9 +51,10 @@ impl Step {
         self.verb == Verb::Change && self.body.as_object().is_some_and(|body| body.keys().all(|key| key == "tags"))
     }
 
-    /// A change of an algorithm, which the provider of Octavia may not have.
+    /// A change of an algorithm alone, which the provider of Octavia may not have.
     fn is_method(&self) -> bool {
-        self.thing == Thing::Pool && self.verb == Verb::Change
+        let is_alone = |body: &Map<String, Value>| body.len() == 1 && body.contains_key("lb_algorithm");
+        self.thing == Thing::Pool && self.verb == Verb::Change && self.body.as_object().is_some_and(is_alone)
     }
 
     /// Under which its refusal is kept.
@@ -79,6 +81,7 @@ const REFUSED: Duration = Duration::from_secs(3_600);
 pub(super) struct Writer<'a, P> {
     /// As this call has seen it.
     pub(super) balancer: &'a Balancer,
+    service: &'a Service,
     pub(super) plan: P,
     pub(super) warnings: RefCell<Vec<Warning>>,
     /// What was refused, and done without.
@@ -86,8 +89,8 @@ pub(super) struct Writer<'a, P> {
 }
 
 impl<'a, P> Writer<'a, P> {
-    pub(super) fn new(balancer: &'a Balancer, plan: P) -> Self {
-        Self { balancer, plan, warnings: RefCell::default(), refused: RefCell::default() }
+    pub(super) fn new(balancer: &'a Balancer, service: &'a Service, plan: P) -> Self {
+        Self { balancer, service, plan, warnings: RefCell::default(), refused: RefCell::default() }
     }
 
     /// Tells what could not be done.
@@ -124,9 +127,11 @@ impl<P: Fn() -> Result<Vec<Step>, Failure>> Steps for Writer<'_, P> {
         if step.verb == Verb::Delete {
             return answer.optional().map(|answer| answer.and(at_work));
         }
-        match octavia::judged(answer) {
+        // Nothing else was asked for.
+        let lacks_method = step.is_method() && refusal::is_no(&answer);
+        match refusal::judged(answer, self.service) {
             Ok(_) => Ok(at_work),
-            Err(failure) if step.is_method() && failure.reaction == Reaction::Invalid => {
+            Err(failure) if lacks_method => {
                 cache::put(&step.refusal(), b"", REFUSED);
                 self.warnings.borrow_mut().push((METHOD_UNKNOWN, failure.message));
                 self.refused.borrow_mut().push(step.to_string());

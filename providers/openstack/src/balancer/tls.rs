@@ -5,6 +5,7 @@ use std::time::Duration;
 use ccm_sdk::cache;
 use ccm_sdk::types::{Failure, Reaction};
 
+use super::refusal;
 use super::work::Work;
 use crate::annotations as names;
 use crate::api::secrets;
@@ -25,7 +26,9 @@ impl Work<'_> {
         if cache::get(&key).is_some() {
             return Ok(());
         }
-        let wrong = |message: String| Failure::invalid(message).annotation(names::TLS_CONTAINER);
+        let is_asked = self.service.annotation(names::TLS_CONTAINER).is_some();
+        let place = || (!is_asked).then(|| "default-tls-container-ref in [LoadBalancer]".to_owned());
+        let wrong = |message: String| refusal::of_value(names::TLS_CONTAINER, place(), &message);
         let service = self.service.full_name();
         let (path, id) = reference
             .rsplit_once('/')
@@ -43,14 +46,16 @@ impl Work<'_> {
             }
         };
         let found = request.send().and_then(ccm_sdk::Answer::optional).map_err(|failure| match failure.reaction {
-            Reaction::Unsupported => wrong(format!(
-                "failed to create a TLS Terminated loadbalancer because openstack keymanager client is not initialized and default-tls-container-ref {reference:?} is set: {}",
-                failure.message
+            Reaction::Unsupported => failure.context(format_args!(
+                "failed to create a TLS Terminated loadbalancer because openstack keymanager client is not initialized and default-tls-container-ref {reference:?} is set"
             )),
             _ => failure.context(format_args!("failed to get tlsContainerRef {reference}")),
         })?;
         if found.is_none() {
-            return Err(wrong(format!("{reference} is not there: Barbican has no such container or secret")));
+            // It may come yet.
+            let message = format!("{reference} is not there: Barbican has no such container or secret");
+            let failure = Failure::retry(message).after(refusal::SOON);
+            return Err(if is_asked { failure.annotation(names::TLS_CONTAINER) } else { failure });
         }
         cache::put(&key, b"", SEEN);
         Ok(())

@@ -7,6 +7,7 @@ use ccm_sdk::types::Problem;
 use ccm_sdk::words::nearest;
 
 use super::FILE;
+use crate::subnet_match::Pattern;
 
 /// What load balancers are where their Service says nothing else. Texts are empty where there is no such value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -237,4 +238,21 @@ pub(super) fn problems(balancers: &Balancers) -> Vec<Problem> {
         problems.push(Problem::harmless(field("monitor-timeout"), message));
     }
     problems
+}
+
+/// Patterns of subnets that are none. One that is not used does no harm.
+pub(super) fn wrong_patterns(balancers: &Balancers, classes: &[(String, Class)]) -> Vec<Problem> {
+    let own = (format!("{FILE}:loadbalancer.floating-subnet"), &balancers.place);
+    let of_classes =
+        classes.iter().map(|(name, class)| (format!("{FILE}:loadbalancerclass.{name}.floating-subnet"), class));
+    let all = std::iter::once(own).chain(of_classes).filter(|(_, class)| class.floating_subnet_id.is_empty());
+    let wrong = all.filter_map(|(field, class)| Some((field, Pattern::parse(&class.floating_subnet, "").err()?)));
+    wrong
+        .map(|(field, wrong)| {
+            Problem::harmless(
+                field,
+                format!("{wrong}: a Service that is to have a floating IP from it gets no load balancer"),
+            )
+        })
+        .collect()
 }

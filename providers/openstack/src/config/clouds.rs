@@ -92,18 +92,18 @@ fn entry(section: &mut Section<'_>) -> Global {
     let region = filled(section.text("region_name"));
     let interfaces = ["endpoint_type", "interface"].map(|key| (key, filled(section.text(key))));
     let interface = interfaces.into_iter().find_map(|(key, text)| Some((key.to_owned(), text?)));
-    let identity = section.section("auth", auth);
-    Global { identity, region, interface, uses_clouds: None }
+    let (identity, default_domain) = section.section("auth", auth);
+    Global { identity, region, interface, uses_clouds: None, default_domain }
 }
 
-fn auth(section: &mut Section<'_>) -> Identity {
+/// Who logs in, and the domain of whoever has none.
+fn auth(section: &mut Section<'_>) -> (Identity, Option<String>) {
     section.ignore("auth_url");
     for key in ["password", "token", "application_credential_id", "application_credential_secret"] {
         section.ignore(key);
     }
-    section.ignore("default_domain");
     let named = |section: &mut Section<'_>, id, name| Named::new(section.text(id), section.text(name));
-    Identity {
+    let identity = Identity {
         user: named(section, "user_id", "username"),
         project: named(section, "project_id", "project_name"),
         domain: named(section, "domain_id", "domain_name"),
@@ -113,5 +113,6 @@ fn auth(section: &mut Section<'_>) -> Identity {
         trust: filled(section.text("trust_id")),
         trustee: None,
         system: filled(section.text("system_scope")).is_some(),
-    }
+    };
+    (identity, filled(section.text("default_domain")))
 }

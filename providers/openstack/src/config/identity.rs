@@ -61,6 +61,15 @@ impl Identity {
         self.trustee = self.trustee.take().or(other.trustee);
         self.system |= other.system;
     }
+
+    /// The domain of user and project, by its ID, where nothing is said of theirs.
+    pub(super) fn be_in(&mut self, domain: Option<&str>) {
+        if self.domain.is_none() {
+            for own in [&mut self.user_domain, &mut self.project_domain].into_iter().filter(|own| own.is_none()) {
+                own.id = domain.map(str::to_owned);
+            }
+        }
+    }
 }
 
 pub(super) fn read(section: &mut Section<'_>) -> Identity {

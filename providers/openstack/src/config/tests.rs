@@ -1,5 +1,7 @@
 //! Configurations for tests, and the test of reading one.
 
+mod clouds;
+mod patterns;
 mod values;
 
 use std::cell::RefCell;

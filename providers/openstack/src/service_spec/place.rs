@@ -2,6 +2,7 @@
 //! configuration. The order is that of the Go manager, which is not the same for all of them.
 
 use ccm_sdk::annotations::Reader;
+use ccm_sdk::quoted;
 
 use crate::annotations as names;
 use crate::config::Class;
@@ -21,6 +22,29 @@ pub(crate) struct Floating {
     /// None: the external network that there is.
     pub(crate) network: Option<String>,
     pub(crate) choice: Choice,
+    /// Who has chosen.
+    pub(crate) by: By,
+}
+
+/// Who says which subnets a floating IP may be from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum By {
+    #[default]
+    Configuration,
+    /// Its name.
+    Class(String),
+    Service,
+}
+
+impl By {
+    /// The place of a key, for the operator; none: an annotation says it.
+    pub(crate) fn place(&self, key: &str) -> Option<String> {
+        match self {
+            Self::Configuration => Some(format!("{key} in [LoadBalancer]")),
+            Self::Class(name) => Some(format!("{key} in [LoadBalancerClass {}]", quoted(name))),
+            Self::Service => None,
+        }
+    }
 }
 
 /// Which of the network's subnets.
@@ -60,14 +84,15 @@ pub(crate) fn floating(reader: &mut Reader<'_>, class: Option<&Class>, config: &
         (asked(names::FLOATING_SUBNET_ID), asked(names::FLOATING_SUBNET), asked(names::FLOATING_SUBNET_TAGS));
     let of = |class: &Class| choice(&class.floating_subnet_id, &class.floating_subnet, &class.floating_subnet_tags);
     let of_class = class.map(of).filter(|choice| *choice != Choice::Any);
-    let choice = of_class.unwrap_or_else(|| {
-        if id.or(pattern).or(tags).is_some() {
-            choice(id.unwrap_or_default(), pattern.unwrap_or_default(), tags.unwrap_or_default())
-        } else {
-            of(config)
+    let (choice, by) = match of_class {
+        Some(choice) => (choice, By::Class(reader.text(names::CLASS).unwrap_or_default().to_owned())),
+        None if id.or(pattern).or(tags).is_some() => {
+            let choice = choice(id.unwrap_or_default(), pattern.unwrap_or_default(), tags.unwrap_or_default());
+            (choice, By::Service)
         }
-    });
-    Floating { network: some(network), choice }
+        None => (of(config), By::Configuration),
+    };
+    Floating { network: some(network), choice, by }
 }
 
 fn choice(id: &str, pattern: &str, tags: &str) -> Choice {

@@ -78,6 +78,20 @@ fn os_069_070_numbers_and_flags_that_are_none_are_as_if_they_were_not_there_and_
     }
 }
 
+/// As Octavia has it: 365 days, in milliseconds.
+#[test]
+fn a_listener_may_wait_for_a_year_and_no_longer() {
+    use names::{TIMEOUT_CLIENT_DATA, TIMEOUT_MEMBER_CONNECT, TIMEOUT_MEMBER_DATA, TIMEOUT_TCP_INSPECT};
+    for name in [TIMEOUT_CLIENT_DATA, TIMEOUT_MEMBER_CONNECT, TIMEOUT_MEMBER_DATA, TIMEOUT_TCP_INSPECT] {
+        for (value, wrong) in [("86400001", false), ("31536000000", false), ("31536000001", true), ("-1", true)] {
+            let found = problems(&config(), &service(&[(name, value)]));
+            assert_eq!(found.iter().any(|problem| problem.fatal), wrong, "{name} {value}: {found:?}");
+        }
+    }
+    let spec = spec(&[(TIMEOUT_CLIENT_DATA, "31536000000")]);
+    assert_eq!(spec.timeouts.map(|times| times.client_data), Some(31_536_000_000));
+}
+
 #[test]
 fn os_083_the_proxy_protocol_has_two_versions() {
     for (case, value, expected) in [

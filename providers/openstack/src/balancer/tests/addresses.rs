@@ -74,7 +74,10 @@ fn an_address_that_is_asked_for_is_attached_where_it_is_free_and_refused_where_i
     let taken = with(free, json!({ "port_id": "port-9" }));
     let cloud = lists(&[&[], &[taken]]);
     let done = run(&service);
-    assert_eq!((reaction(&done), written(&cloud)), (Reaction::Invalid, vec![]));
+    let failure = done.outcome.failure.as_ref().expect("it is taken");
+    let told = (failure.reaction, failure.field.as_deref(), failure.retry_after_ms);
+    assert_eq!(told, (Reaction::Conflict, Some("spec.loadBalancerIP"), Some(60_000)));
+    assert_eq!(written(&cloud), Vec::<String>::new());
     assert!(
         message(&done).contains("floating IP 203.0.113.9 is not available: port port-9 has it; choose another address"),
         "{}",
@@ -86,6 +89,27 @@ fn an_address_that_is_asked_for_is_attached_where_it_is_free_and_refused_where_i
         run(&service)
     };
     assert_eq!((ips(&done), done.warnings[0].0), (vec!["203.0.113.7"], "LoadBalancerImmutableField"));
+}
+
+/// It may be given up again, and a right be granted: neither waits for the Service to change.
+#[test]
+fn an_address_that_the_cloud_does_not_give_is_told_with_its_field_and_asked_for_again() {
+    let neutron = |status: u16, kind: &str| {
+        let words = json!({ "NeutronError": { "type": kind, "message": "no" } });
+        Reply::json(status, words.to_string())
+    };
+    for (status, kind, reaction, after) in [
+        (409, "IpAddressInUse", Reaction::Conflict, Some(60_000)),
+        (403, "PolicyNotAuthorized", Reaction::Unauthorized, None),
+    ] {
+        let mut service = settled(&[]);
+        service.address_asked("203.0.113.9");
+        service.ingress.clear();
+        let _cloud = lists(&[&[], &[], &[]]).on(MAKE, neutron(status, kind));
+        let failure = run(&service).outcome.failure.expect("it is refused");
+        let told = (failure.reaction, failure.field.as_deref(), failure.retry_after_ms);
+        assert_eq!(told, (reaction, Some("spec.loadBalancerIP"), after), "{}", failure.message);
+    }
 }
 
 trait Asking {
@@ -240,4 +264,50 @@ fn a_subnet_of_another_network_is_refused_before_the_cloud_does() {
     let done = run(&service);
     assert_eq!((reaction(&done), written(&cloud)), (Reaction::Invalid, vec![]));
     assert!(message(&done).contains("doesn't belong to the network \"public\""), "{}", message(&done));
+}
+
+/// It was found out when the load balancer was there already, and an annotation was to blame that nobody had set.
+#[test]
+fn a_pattern_of_subnets_that_is_none_makes_no_load_balancer_and_names_who_has_it() {
+    let annotation = Some(ccm_sdk::annotations::field(names::FLOATING_SUBNET));
+    let mut configured = usual();
+    configured.balancers.place.floating_subnet = "~(".to_owned();
+    let mut classed = usual();
+    let class = crate::config::Class { floating_subnet: "~(".to_owned(), ..crate::config::Class::default() };
+    classed.classes = vec![("dmz".to_owned(), class)];
+    let slowly = Some(300_000);
+    for (config, annotations, start, reaction, field, after) in [
+        (&configured, &[][..], "floating-subnet in [LoadBalancer]: invalid", Reaction::Retry, &None, slowly),
+        (
+            &classed,
+            &[(names::CLASS, "dmz"), (names::FLOATING_SUBNET, "a*")],
+            "floating-subnet in [LoadBalancerClass \"dmz\"]: invalid",
+            Reaction::Retry,
+            &None,
+            slowly,
+        ),
+        (&usual(), &[(names::FLOATING_SUBNET, "~(")], "invalid subnet", Reaction::Invalid, &annotation, None),
+    ] {
+        let cloud = FakeCloud::new().with_credential("session-token").always(LIST, many("loadbalancers", &[]));
+        let failure = ensure(config, &host(), &service(annotations), &nodes()).outcome.failure.expect("it is none");
+        assert!(failure.message.starts_with(start), "{}", failure.message);
+        assert_eq!((failure.reaction, &failure.field, failure.retry_after_ms), (reaction, field, after), "{start}");
+        assert_eq!(written(&cloud), Vec::<String>::new());
+        // One that is there keeps its floating IP, and needs no other.
+        let _cloud = whole();
+        assert_eq!(ensure(config, &host(), &settled(annotations), &nodes()).outcome.failure, None, "{start}");
+        // One that has none is told the same.
+        let cloud = lists(&[&[], &[], &[]]);
+        let mut settled = settled(annotations);
+        settled.ingress.clear();
+        let failure = ensure(config, &host(), &settled, &nodes()).outcome.failure.expect("it has none");
+        assert!(failure.message.starts_with(start) && failure.reaction == reaction, "{}", failure.message);
+        assert_eq!(written(&cloud), Vec::<String>::new());
+        // An internal one needs none.
+        let made = Reply::json(201, json!({ "loadbalancer": balancer() }).to_string());
+        let _cloud =
+            FakeCloud::new().with_credential("session-token").always(LIST, many("loadbalancers", &[])).on(POST, made);
+        let internal = service(&[annotations, &[(names::INTERNAL, "true")]].concat());
+        assert_eq!(super::reaction(&ensure(config, &host(), &internal, &nodes())), Reaction::Pending, "{start}");
+    }
 }

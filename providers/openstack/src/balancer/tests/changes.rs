@@ -217,6 +217,25 @@ fn os_179_an_algorithm_that_the_cloud_does_not_have_is_told_and_the_rest_goes_on
     }
 }
 
+/// Both in one body, a refusal of the algorithm took the affinity along, for an hour.
+#[test]
+fn session_affinity_is_followed_where_the_algorithm_is_refused() {
+    let line = "load-balancer PUT /lbaas/pools/pool-1";
+    let words = "Provider 'ovn' does not support a requested option: OVN provider does not support SOURCE_IP algorithm";
+    let refused = Reply::json(501, json!({ "faultcode": "Server", "faultstring": words }).to_string());
+    let cloud = whole().on(line, Reply::json(200, "{}")).on(line, refused);
+    let mut service = settled(&[(names::METHOD, "SOURCE_IP")]);
+    service.client_ip_affinity_seconds = Some(60);
+    assert_eq!(reaction(&run(&service)), Reaction::Pending);
+    later(&cloud);
+    let cloud =
+        cloud.on(POOLS, many("pools", &[with(pool(), json!({ "session_persistence": { "type": "SOURCE_IP" } }))]));
+    run(&service);
+    let bodies: Vec<Value> = writes(&cloud).into_iter().map(|(_, body)| body["pool"].clone()).collect();
+    let sticky = json!({ "session_persistence": { "type": "SOURCE_IP" } });
+    assert_eq!(bodies, [sticky, json!({ "lb_algorithm": "SOURCE_IP" })]);
+}
+
 #[test]
 fn os_176_busy_is_no_error_and_is_looked_at_again() {
     for (case, words) in [
@@ -263,26 +282,6 @@ fn os_203_members_that_cannot_be_read_are_not_written() {
         later(&cloud);
     }
     assert_eq!(written(&cloud), Vec::<String>::new());
-}
-
-#[test]
-fn os_204_one_by_one_nodes_without_an_address_of_the_family_are_left_out() {
-    let mut config = usual();
-    config.balancers.serial = true;
-    let cloud = whole()
-        .on("load-balancer POST /lbaas/pools/pool-1/members", Reply::json(201, "{}"))
-        .on("load-balancer DELETE /lbaas/pools/pool-1/members/m-1", Reply::status(204));
-    let without = Backend { addresses: vec![], ..node(9) };
-    for _ in 0..2 {
-        ensure(&config, &host(), &settled(&[]), &[node(2), node(3), without.clone()]);
-        later(&cloud);
-    }
-    let all = writes(&cloud);
-    let lines: Vec<_> = all.iter().map(|(line, _)| line.as_str()).collect();
-    let expected =
-        ["load-balancer POST /lbaas/pools/pool-1/members", "load-balancer DELETE /lbaas/pools/pool-1/members/m-1"];
-    assert_eq!(lines, expected, "os_204: new ones before old ones go");
-    assert_eq!(all[0].1["member"]["name"], "node-3");
 }
 
 #[test]

@@ -191,18 +191,33 @@ fn os_205_without_nodes_it_is_made_with_empty_pools() {
 }
 
 #[test]
-fn os_180_a_wrong_address_is_the_services_fault_although_the_cloud_says_500() {
-    let words = "Provider 'amphora' reports error: IP address 10.1.0.1 already allocated in subnet subnet-1";
-    let refused =
-        Reply::json(500, json!({ "faultcode": "Server", "faultstring": words, "debuginfo": null }).to_string());
-    let _cloud = empty().on(POST, refused);
-    let done = run(&service(&[(names::INTERNAL, "true")]));
-    assert_eq!(reaction(&done), Reaction::Invalid);
-    assert!(
-        message(&done).contains("already allocated") && !message(&done).contains("\"listeners\""),
-        "{}",
-        message(&done)
-    );
+fn os_180_an_address_that_is_taken_is_told_with_its_field_and_asked_for_again() {
+    let refused = |words: &str| {
+        let words = format!("Provider 'amphora' reports error: IP address {words}");
+        Reply::json(500, json!({ "faultcode": "Server", "faultstring": words, "debuginfo": null }).to_string())
+    };
+    let taken = "10.1.0.1 already allocated in subnet subnet-1";
+    let field = Some("spec.loadBalancerIP");
+    for (case, asked, words, expected) in [
+        ("os_180", Some("10.1.0.1"), taken, (Reaction::Conflict, field, Some(60_000))),
+        (
+            "one of another subnet",
+            Some("10.1.0.1"),
+            "10.1.0.1 is not a valid IP for the specified subnet.",
+            (Reaction::Invalid, field, None),
+        ),
+        ("one that nobody asked for", None, taken, (Reaction::Retry, None, None)),
+    ] {
+        let cloud = empty().on(POST, refused(words)).on(POST, made());
+        let internal = Service { requested_ip: asked.map(str::to_owned), ..service(&[(names::INTERNAL, "true")]) };
+        let done = run(&internal);
+        let failure = done.outcome.failure.as_ref().expect("it is refused");
+        assert_eq!((failure.reaction, failure.field.as_deref(), failure.retry_after_ms), expected, "{case}");
+        assert!(failure.message.contains(words) && !failure.message.contains("\"listeners\""), "{failure:?}");
+        // Nothing is waited for: the answer was clear.
+        assert_eq!(reaction(&run(&internal)) == Reaction::Pending, asked.is_some(), "{case}");
+        assert_eq!(written(&cloud).len(), if asked.is_some() { 2 } else { 1 }, "{case}");
+    }
 }
 
 #[test]
@@ -275,8 +290,8 @@ fn tls_is_ended_with_what_barbican_has() {
         404,
         r#"{"code": 404, "title": "Not Found", "description": "Not Found. Sorry but your container is in another castle; it was not found."}"#,
     );
+    let field = Some(ccm_sdk::annotations::field(names::TLS_CONTAINER));
     for (reference, words) in [
-        ("https://kms/v1/secrets/s-1", "has no such container or secret"),
         ("https://kms/v1/orders/s-1", "tlsContainerRef type orders unknown"),
         (
             "https://kms/v1/secrets/",
@@ -284,11 +299,24 @@ fn tls_is_ended_with_what_barbican_has() {
         ),
         ("s-1", "invalid tlsContainerRef for service default/test: s-1; it has to end in containers/ID or secrets/ID"),
     ] {
-        let _cloud = empty().on(secret, absent.clone());
-        let done = run(&tls(reference));
-        assert_eq!(reaction(&done), Reaction::Invalid, "{reference}: {}", message(&done));
-        assert!(message(&done).contains(words), "{}", message(&done));
+        let _cloud = empty();
+        let failure = run(&tls(reference)).outcome.failure.expect("it is refused");
+        assert_eq!((failure.reaction, &failure.field), (Reaction::Invalid, &field), "{failure:?}");
+        assert!(failure.message.contains(words), "{failure:?}");
+        // Of the configuration it is for the operator to mend.
+        let mut config = usual();
+        config.balancers.tls_container = reference.to_owned();
+        let failure = ensure(&config, &host(), &service(&[]), &nodes()).outcome.failure.expect("it is refused");
+        assert_eq!((failure.reaction, failure.field), (Reaction::Retry, None));
+        assert!(failure.message.starts_with("default-tls-container-ref in [LoadBalancer]: "), "{}", failure.message);
     }
+    // It may come yet, as certificates do that are renewed.
+    let cloud = empty().on(secret, absent).on(secret, Reply::json(200, "{}")).on(POST, made());
+    let failure = run(&tls("https://kms/v1/secrets/s-1")).outcome.failure.expect("it is not there");
+    assert_eq!((failure.reaction, failure.retry_after_ms, &failure.field), (Reaction::Retry, Some(60_000), &field));
+    assert!(failure.message.contains("has no such container or secret"), "{failure:?}");
+    assert_eq!(reaction(&run(&tls("https://kms/v1/secrets/s-1"))), Reaction::Pending);
+    assert_eq!(written(&cloud), [POST]);
     // Where certificates are elsewhere, Barbican is not asked.
     let mut config = usual();
     config.balancers.container_store = "external".to_owned();

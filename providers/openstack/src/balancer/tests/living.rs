@@ -30,6 +30,7 @@ fn os_196_a_listener_is_told_what_its_service_asks_for_now_and_only_that() {
     let on = json!({ "X-Forwarded-For": "true" });
     let others = json!({ "X-Forwarded-Port": "true", "X-Forwarded-Proto": "true" });
     let all = with(on.clone(), others.clone());
+    let certificate = json!({ "X-SSL-Client-CN": "true", "X-SSL-Issuer": "true", "X-Forwarded-Port": "true" });
     let odd = json!({ "timeout_client_data": 1, "timeout_member_connect": 2, "timeout_member_data": 3, "timeout_tcp_inspect": 4 });
     let usual = json!({ "timeout_client_data": 50_000, "timeout_member_connect": 5_000, "timeout_member_data": 50_000, "timeout_tcp_inspect": 0 });
     for (case, has, annotations, expected) in [
@@ -65,6 +66,18 @@ fn os_196_a_listener_is_told_what_its_service_asks_for_now_and_only_that() {
         ),
         ("os_196 as asked for", http(all.clone()), vec![FORWARDED], None),
         ("os_196 headers off", tls(new, all), vec![TLS], Some(json!({ "insert_headers": others }))),
+        (
+            "os_196 beside those of a certificate",
+            tls(new, certificate.clone()),
+            vec![TLS, FORWARDED],
+            Some(json!({ "insert_headers": with(certificate.clone(), on.clone()) })),
+        ),
+        (
+            "os_196 off beside those of a certificate",
+            tls(new, with(certificate.clone(), on.clone())),
+            vec![TLS],
+            Some(json!({ "insert_headers": certificate })),
+        ),
         ("os_196 the last off", tls(new, on.clone()), vec![TLS], Some(json!({ "insert_headers": {} }))),
         (
             "os_196 headers on, with TLS",

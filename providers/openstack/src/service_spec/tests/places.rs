@@ -1,6 +1,6 @@
 //! Who says where a load balancer, its members and its floating IP are.
 
-use super::super::place::{Floating, Place};
+use super::super::place::{By, Floating, Place};
 use super::*;
 
 const DMZ: (&str, &str) = (names::CLASS, "dmz");
@@ -101,17 +101,24 @@ fn a_floating_ip_is_from_the_class_the_annotation_or_the_configuration_and_what_
         (names::FLOATING_SUBNET, "asked-*"),
         (names::FLOATING_SUBNET_TAGS, "a,b"),
     );
-    for (case, class, annotations, network, choice) in [
-        ("the configuration", class(), vec![], "out-own", subnet("out-sub-own")),
-        ("annotations", class(), of(&[id]), "out-asked", subnet("out-sub-asked")),
-        ("a name that is asked for", class(), of(&[name]), "out-asked", matching("asked-*", "")),
-        ("tags that are asked for", class(), of(&[tags]), "out-asked", matching("", "a,b")),
-        ("an ID before a name", class(), of(&[id, name, tags]), "out-asked", subnet("out-sub-asked")),
-        ("a class", class(), of(&[id, DMZ]), "out-class", matching("out-*", "")),
-        ("an empty class", Class::default(), vec![DMZ], "out-own", subnet("out-sub-own")),
-        ("an empty class, and annotations", Class::default(), of(&[id, DMZ]), "out-asked", subnet("out-sub-asked")),
+    for (case, class, annotations, network, choice, by) in [
+        ("the configuration", class(), vec![], "out-own", subnet("out-sub-own"), By::Configuration),
+        ("annotations", class(), of(&[id]), "out-asked", subnet("out-sub-asked"), By::Service),
+        ("a name that is asked for", class(), of(&[name]), "out-asked", matching("asked-*", ""), By::Service),
+        ("tags that are asked for", class(), of(&[tags]), "out-asked", matching("", "a,b"), By::Service),
+        ("an ID before a name", class(), of(&[id, name, tags]), "out-asked", subnet("out-sub-asked"), By::Service),
+        ("a class", class(), of(&[id, DMZ]), "out-class", matching("out-*", ""), By::Class("dmz".to_owned())),
+        ("an empty class", Class::default(), vec![DMZ], "out-own", subnet("out-sub-own"), By::Configuration),
+        (
+            "an empty class, and annotations",
+            Class::default(),
+            of(&[id, DMZ]),
+            "out-asked",
+            subnet("out-sub-asked"),
+            By::Service,
+        ),
     ] {
-        let expected = Floating { network: Some(network.to_owned()), choice };
+        let expected = Floating { network: Some(network.to_owned()), choice, by };
         assert_eq!(spec_of(&with_class(&own(), class), &service(&annotations)).floating, expected, "{case}");
     }
 }

@@ -1,0 +1,88 @@
+//! A cloud whose provider takes one change at a time.
+
+use super::*;
+
+const MEMBER: &str = "load-balancer PUT /lbaas/pools/pool-1/members/m-1";
+const ADD: &str = "load-balancer POST /lbaas/pools/pool-1/members";
+const REMOVE: &str = "load-balancer DELETE /lbaas/pools/pool-1/members/m-1";
+
+/// With monitors, a change of `externalTrafficPolicy` to `Cluster` left the health check's node port on the members: all of them failed.
+#[test]
+fn members_get_another_health_check_port_or_go_for_another_subnet() {
+    let mut config = usual();
+    config.balancers.serial = true;
+    let answers = |cloud: FakeCloud| {
+        cloud.on(MEMBER, Reply::json(200, "{}")).on(REMOVE, Reply::status(204)).on(ADD, Reply::json(201, "{}"))
+    };
+    let added = json!({ "member": { "name": "node-1", "address": "10.1.0.1", "protocol_port": 30_000, "subnet_id": "subnet-1" } });
+    let line = |line: &str, body: Value| (line.to_owned(), body);
+    for (case, odd, expected) in [
+        (
+            "another port",
+            json!({ "monitor_port": 31_000 }),
+            vec![line(MEMBER, json!({ "member": { "monitor_port": null } }))],
+        ),
+        // Octavia refuses a second member of that address and port, and none of them changes its subnet.
+        (
+            "another subnet",
+            json!({ "subnet_id": "subnet-9" }),
+            vec![line(REMOVE, Value::Null), line(ADD, added.clone())],
+        ),
+        (
+            "both",
+            json!({ "subnet_id": "subnet-9", "monitor_port": 31_000 }),
+            vec![line(REMOVE, Value::Null), line(ADD, added)],
+        ),
+        ("as it should be", json!({}), vec![]),
+    ] {
+        let odd = [with(member(1), odd), member(2)];
+        let cloud = answers(cloud_of(&balancer(), &[listener()], &[pool()], &odd));
+        for _ in 0..2 {
+            ensure(&config, &host(), &settled(&[]), &nodes());
+            later(&cloud);
+        }
+        assert_eq!(writes(&cloud), expected, "{case}");
+    }
+}
+
+#[test]
+fn members_are_told_which_port_to_check() {
+    let mut config = usual();
+    config.balancers.serial = true;
+    let monitor = json!({ "id": "hm-1", "name": format!("monitor_0_{NAME}"), "type": "HTTP", "delay": 5, "timeout": 3,
+                          "max_retries": 1, "max_retries_down": 3 });
+    let watched = with(pool(), json!({ "healthmonitor_id": "hm-1" }));
+    let cloud = cloud_of(
+        &balancer(),
+        &[listener()],
+        &[watched],
+        &[member(1), with(member(2), json!({ "monitor_port": 31_000 }))],
+    )
+    .always("load-balancer GET /lbaas/healthmonitors/hm-1", one("healthmonitor", &monitor))
+    .on(MEMBER, Reply::json(200, "{}"));
+    let mut service = settled(&[(names::MONITOR, "true")]);
+    service.external_traffic_policy = ccm_sdk::types::TrafficPolicy::Local;
+    service.health_check_node_port = Some(31_000);
+    ensure(&config, &host(), &service, &nodes());
+    assert_eq!(writes(&cloud), [(MEMBER.to_owned(), json!({ "member": { "monitor_port": 31_000 } }))]);
+}
+
+#[test]
+fn os_204_one_by_one_nodes_without_an_address_of_the_family_are_left_out() {
+    let mut config = usual();
+    config.balancers.serial = true;
+    let cloud = whole()
+        .on("load-balancer POST /lbaas/pools/pool-1/members", Reply::json(201, "{}"))
+        .on("load-balancer DELETE /lbaas/pools/pool-1/members/m-1", Reply::status(204));
+    let without = Backend { addresses: vec![], ..node(9) };
+    for _ in 0..2 {
+        ensure(&config, &host(), &settled(&[]), &[node(2), node(3), without.clone()]);
+        later(&cloud);
+    }
+    let all = writes(&cloud);
+    let lines: Vec<_> = all.iter().map(|(line, _)| line.as_str()).collect();
+    let expected =
+        ["load-balancer POST /lbaas/pools/pool-1/members", "load-balancer DELETE /lbaas/pools/pool-1/members/m-1"];
+    assert_eq!(lines, expected, "os_204: new ones before old ones go");
+    assert_eq!(all[0].1["member"]["name"], "node-3");
+}
