@@ -237,8 +237,8 @@ pub struct GrantArgs {
     /// Whose addresses the load balancers of the provider may have, if it declares that they share them: nodes, services, or both, comma-separated.
     #[arg(long, value_name = "WHOSE", value_delimiter = ',')]
     pub allow_shared_address: Vec<String>,
-    /// Accept a component that uses credentials in more places than the first component, or more annotations that are not its own, and a
-    /// changed cloud-config that names another host for an endpoint or protects it less.
+    /// Accept a component that uses credentials in more places than the first component, marks a dry run in another way, or uses more
+    /// annotations that are not its own, and a changed cloud-config that names another host for an endpoint or protects it less.
     #[arg(long)]
     pub allow_grant_change: bool,
 }

@@ -52,7 +52,11 @@ impl Carryover {
         }
         if !wider.is_empty() {
             let provider = pin.provider();
-            tracing::warn!(provider, uses = wider.join(", "), "credentials are used in more places than before");
+            tracing::warn!(
+                provider,
+                uses = wider.join(", "),
+                "the component may do more than the first one, since --allow-grant-change is set"
+            );
         }
         Ok(Admission { pin: Arc::new(pin), is_wider: !wider.is_empty() })
     }

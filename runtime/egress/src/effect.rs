@@ -21,6 +21,10 @@ impl DryRun {
         descriptor.more.get(Descriptor::DRY_RUN).filter(|member| !member.is_empty()).cloned().map(Self)
     }
 
+    pub(crate) fn member(&self) -> &str {
+        &self.0
+    }
+
     /// Whether the body is an object with the member once, and that is `true`.
     fn is_asked_by(&self, request: &Request) -> bool {
         let mut body = Vec::new();

@@ -83,7 +83,7 @@ pub struct Egress {
 }
 
 impl Egress {
-    /// The provider was taken: later ones may not use credentials in more places than it does.
+    /// The provider was taken: later ones may not use credentials in more places than it does, nor mark a dry run in another way.
     pub fn pin_uses(&self, carryover: &Carryover) {
         carryover.taken(&self.admission);
         carryover.budgets.taken(&self.budgets);

@@ -9,8 +9,8 @@
 //! # What a flood can do
 //!
 //! Everybody who reaches the port can send tokens. Answers are kept for a while, never more than [`AccessSettings::entries`] of each kind,
-//! and the API server is asked about no more than so many new ones in a second. Whoever was let in before is not held up by others, nor is a
-//! peer that has asked nothing new for a while.
+//! and the API server is asked about no more than so many new ones in a second. Whoever was let in to a page before is not held up by others, nor
+//! is a peer that has asked nothing new for a while. Those who ask the same at the same time wait for one answer.
 //!
 //! # What everybody learns
 //!
@@ -21,9 +21,10 @@ mod metrics;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::num::{NonZeroU32, NonZeroUsize};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -32,7 +33,7 @@ use hyper::{HeaderMap, Method, StatusCode};
 use k8s_openapi::api::authentication::v1::UserInfo;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
-
+use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use crate::https::{Page, Peer, TEXT, page};
@@ -118,30 +119,43 @@ pub enum Reader {
     Known,
 }
 
-/// What was answered, and how many new questions there may be.
+/// What was answered, what is asked at the moment, and how many new questions there may be.
 struct Questions<T> {
     answers: Answers<T>,
+    asked: HashMap<Key, Weak<Question<T>>>,
     new: Bucket,
 }
 
+/// Asked by one of those who wait for the answer; by another one when that goes away.
+type Question<T> = OnceCell<Result<T, Refusal>>;
+
 impl<T: Clone> Questions<T> {
     fn new(settings: &AccessSettings) -> Self {
-        Self { answers: Answers::new(settings.entries), new: Bucket::new(settings.reviews_per_second) }
+        let (answers, new) = (Answers::new(settings.entries), Bucket::new(settings.reviews_per_second));
+        Self { answers, asked: HashMap::new(), new }
     }
 
-    /// The answer, if there is one. Else whether the question may be asked.
-    fn answer(&mut self, key: &Key, peer: Option<Peer>) -> Result<Option<T>, Refusal> {
-        match self.answers.get(key) {
-            Known::Fresh(answer) => Ok(Some(answer)),
-            Known::WasGood => Ok(None),
-            Known::Nothing if self.new.take(peer) => Ok(None),
-            Known::Nothing => Err(Refusal::TooMany),
+    /// The question, as far as it may be asked; and where there is an answer, that.
+    fn question(&mut self, key: Key, peer: Option<Peer>) -> Result<Arc<Question<T>>, Refusal> {
+        if let Some(asked) = self.asked.get(&key).and_then(Weak::upgrade).filter(|asked| !asked.initialized()) {
+            return Ok(asked);
         }
+        match self.answers.get(&key) {
+            Known::Fresh(answer) => return Ok(Arc::new(OnceCell::new_with(Some(Ok(answer))))),
+            Known::WasGood => {}
+            Known::Nothing if self.new.take(peer) => {}
+            Known::Nothing => return Err(Refusal::TooMany),
+        }
+        // Never more than there are connections.
+        self.asked.retain(|_, asked| asked.strong_count() > 0);
+        let question = Arc::new(OnceCell::new());
+        self.asked.insert(key, Arc::downgrade(&question));
+        Ok(question)
     }
 }
 
 /// Why somebody does not get a page.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Refusal {
     Method,
     NoToken,
@@ -229,6 +243,7 @@ impl<R: Reviews> Wall<R> {
         let key = given.key();
         let Some(user) = self.who(&given, key, peer).await? else { return Err(Refusal::WrongToken) };
         if user.groups.iter().flatten().any(|group| group == MASTERS) || self.may(&user, key, peer, path).await? {
+            self.tokens.lock().answers.let_in(&key);
             return Ok(());
         }
         let name = user.username.as_deref().unwrap_or_default();
@@ -236,28 +251,31 @@ impl<R: Reviews> Wall<R> {
     }
 
     async fn who(&self, given: &Given<'_>, key: Key, peer: Option<Peer>) -> Result<Option<Arc<UserInfo>>, Refusal> {
-        if let Some(user) = self.tokens.lock().answer(&key, peer)? {
-            return Ok(user);
-        }
-        let at = Instant::now();
-        let asked = self.reviews.token(given.token, given.audience).await;
-        // Whatever the error quotes.
-        let asked = asked.map_err(|why| why.replace(given.token, "(the token)"));
-        let user = answered("TokenReview", &self.tokens_away, asked)?.map(Arc::new);
-        self.tokens.lock().answers.keep(key, user.clone(), user.is_some(), at, self.settings.token_ttl);
-        Ok(user)
+        let question = self.tokens.lock().question(key, peer)?;
+        let ask = async || {
+            let at = Instant::now();
+            let asked = self.reviews.token(given.token, given.audience).await;
+            // Whatever the error quotes.
+            let asked = asked.map_err(|why| why.replace(given.token, "(the token)"));
+            let user = answered("TokenReview", &self.tokens_away, asked)?.map(Arc::new);
+            // That the token is known lets nobody in yet.
+            self.tokens.lock().answers.keep(key, user.clone(), false, at, self.settings.token_ttl);
+            Ok(user)
+        };
+        question.get_or_init(ask).await.clone()
     }
 
     async fn may(&self, user: &UserInfo, token: Key, peer: Option<Peer>, path: &str) -> Result<bool, Refusal> {
         let key = Sha256::new().chain_update(token).chain_update(path).finalize().into();
-        if let Some(may) = self.pages.lock().answer(&key, peer)? {
-            return Ok(may);
-        }
-        let at = Instant::now();
-        let may = answered("SubjectAccessReview", &self.pages_away, self.reviews.access(user, path).await)?;
-        let ttl = if may { self.settings.allowed_ttl } else { self.settings.denied_ttl };
-        self.pages.lock().answers.keep(key, may, may, at, ttl);
-        Ok(may)
+        let question = self.pages.lock().question(key, peer)?;
+        let ask = async || {
+            let at = Instant::now();
+            let may = answered("SubjectAccessReview", &self.pages_away, self.reviews.access(user, path).await)?;
+            let ttl = if may { self.settings.allowed_ttl } else { self.settings.denied_ttl };
+            self.pages.lock().answers.keep(key, may, may, at, ttl);
+            Ok(may)
+        };
+        question.get_or_init(ask).await.clone()
     }
 }
 

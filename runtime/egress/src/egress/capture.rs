@@ -25,6 +25,8 @@ impl Egress {
         own: &Redactor,
         rendered: &Rendered,
     ) -> Result<(), TransportError> {
+        // Of logins that were under way at the same time, the provider learns no more than of those one after another.
+        self.check_trust()?;
         let failed = |why: String| TransportError::unsent(TransportReason::Other, why);
         let missing = |source: &CaptureSource| match source {
             CaptureSource::Header(name) => format!("it has no header {name:?} to capture as {:?}", capture.credential),
@@ -41,19 +43,16 @@ impl Egress {
             );
             return Err(failed(why));
         }
+        // Before it is told whether this is a secret: what the provider made up itself would say whether it guessed one.
+        if made_by_cloud(value.expose(), rendered.told()) < least {
+            return Err(self.echoed(&capture.credential, least));
+        }
         // A provider that captures what a cloud echoes could send it to places that are not declared for it.
         let all = self.credentials.redactor()?.and(own);
         let is_signature = self.credentials.signed().replaced(value.expose()).is_some();
         if is_signature || all.finds_other_than(&capture.credential, value.expose()) {
             let why = format!(
                 "what it gives as {:?} is another credential or has one in it, and may not become a new one",
-                capture.credential
-            );
-            return Err(failed(why));
-        }
-        if made_by_cloud(value.expose(), rendered.told()) < least {
-            let why = format!(
-                "what it gives as {:?} was in the request: at least {least} bytes of it have to be the cloud's own (limit min-credential-bytes)",
                 capture.credential
             );
             return Err(failed(why));

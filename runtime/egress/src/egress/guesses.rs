@@ -1,10 +1,11 @@
-//! Secrets that a component writes into its requests itself. The host never tells it one: it learned the secret elsewhere, or it guesses.
+//! Secrets that a component writes into its requests itself, and tokens that are made of what it wrote beside a login. The host never tells it
+//! one: it learned the secret elsewhere, or it guesses.
 
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
 use super::Egress;
-use crate::error::TransportError;
+use crate::error::{TransportError, TransportReason};
 use crate::http::{Part, Request};
 use crate::one_line::line;
 use crate::process_secrets::Veil;
@@ -24,6 +25,17 @@ impl Egress {
         Err(TransportError::denied(format!(
             "the provider wrote secrets into {MOST} requests, and sends no more requests: the log of the host names the secrets and the places; use another component, or other secrets, and restart the host"
         )))
+    }
+
+    /// Refuses a captured value that the provider had in its request. It chose what it wrote, and a cloud may give the same value in each login:
+    /// so it learns of that value as of a secret that it guesses.
+    pub(super) fn echoed(&self, credential: &str, least: usize) -> TransportError {
+        let times = self.guesses.fetch_add(1, Ordering::SeqCst).saturating_add(1);
+        let why = format!(
+            "what it gives as {credential:?} was in the request: at least {least} bytes of it have to be the cloud's own (limit min-credential-bytes)"
+        );
+        tracing::error!(provider = self.provider, credential, times, most = MOST, "login refused: {why}");
+        TransportError::unsent(TransportReason::Other, why)
     }
 
     /// Refuses a request into which the provider wrote a secret, of whichever provider of the process. Nothing waits before this, and the next

@@ -33,7 +33,7 @@ pub struct EgressConfig {
     pub hidden: Vec<(String, Secret)>,
     /// Where its secrets are kept from all guests of the process.
     pub secrets: ProcessSecrets,
-    /// Whether a component may use credentials in more places than the first one (`--allow-grant-change`).
+    /// Whether a component may use credentials in more places than the first one, and mark a dry run in another way (`--allow-grant-change`).
     pub allow_wider_use: bool,
     /// Limits, budget, retries and connections.
     pub settings: NetworkSettings,

@@ -49,8 +49,8 @@ pub struct GrantSettings {
     /// Whose addresses the load balancers of the provider may have, if it says that they share them: `nodes`, `services`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow_shared_addresses: Vec<String>,
-    /// Accept a component that uses credentials in more places than the first component, or more annotations that are not its own, and a
-    /// changed cloud-config that names another host for an endpoint or protects it less.
+    /// Accept a component that uses credentials in more places than the first component, marks a dry run in another way, or uses more
+    /// annotations that are not its own, and a changed cloud-config that names another host for an endpoint or protects it less.
     pub allow_grant_change: bool,
 }
 

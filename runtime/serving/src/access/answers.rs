@@ -16,17 +16,21 @@ pub(super) type Key = [u8; 32];
 pub(super) enum Known<T> {
     /// The answer counts.
     Fresh(T),
-    /// The answer was a good one, and is too old.
+    /// The answer let somebody in, and is too old.
     WasGood,
     Nothing,
 }
 
+/// So long after a question of somebody who was let in, another one about the same waits for its turn, as all do: the first one may have had
+/// no answer, or nobody any more who waits for it.
+const PAST: Duration = Duration::from_secs(1);
+
 struct Kept<T> {
     answer: T,
     is_good: bool,
-    /// When the question was asked.
-    asked: Instant,
     until: Instant,
+    /// When somebody asked about it last without waiting for a turn.
+    past: Option<Instant>,
 }
 
 /// Answers, never more than so many.
@@ -40,30 +44,37 @@ impl<T: Clone> Answers<T> {
         Self { most: most.get(), kept: HashMap::new() }
     }
 
-    pub(super) fn get(&self, key: &Key) -> Known<T> {
-        match self.kept.get(key) {
-            Some(kept) if kept.until > Instant::now() => Known::Fresh(kept.answer.clone()),
-            Some(kept) if kept.is_good => Known::WasGood,
+    /// Whoever gets [`Known::WasGood`] asks anew.
+    pub(super) fn get(&mut self, key: &Key) -> Known<T> {
+        let now = Instant::now();
+        match self.kept.get_mut(key) {
+            Some(kept) if kept.until > now => Known::Fresh(kept.answer.clone()),
+            Some(kept) if kept.is_good && kept.past.is_none_or(|at| now.saturating_duration_since(at) >= PAST) => {
+                kept.past = Some(now);
+                Known::WasGood
+            }
             _ => Known::Nothing,
         }
     }
 
-    /// Keeps the answer to what was asked at this time, unless that to a later question is there. Where there is no room, a refusal goes before a
-    /// good answer, and what ends first before the others.
+    /// Keeps the answer to what was asked at this time. Where there is no room, what let nobody in goes before what did, and what ends first
+    /// before the others.
     pub(super) fn keep(&mut self, key: Key, answer: T, is_good: bool, asked: Instant, ttl: Duration) {
-        if self.kept.get(&key).is_some_and(|kept| kept.asked > asked) {
-            return;
-        }
-        // A good one that counts no more still says whom a flood must not hold up.
-        let Some(until) = asked.checked_add(ttl).filter(|until| is_good || *until > Instant::now()) else {
-            self.kept.remove(&key);
-            return;
-        };
-        if self.kept.len() >= self.most && !self.kept.contains_key(&key) {
+        let before = self.kept.remove(&key);
+        let Some(until) = asked.checked_add(ttl) else { return };
+        if self.kept.len() >= self.most {
             let first = self.kept.iter().min_by_key(|(_, kept)| (kept.is_good, kept.until)).map(|(key, _)| *key);
             first.map(|first| self.kept.remove(&first));
         }
-        self.kept.insert(key, Kept { answer, is_good, asked, until });
+        let past = before.and_then(|before| before.past);
+        self.kept.insert(key, Kept { answer, is_good, until, past });
+    }
+
+    /// What was answered has let somebody in.
+    pub(super) fn let_in(&mut self, key: &Key) {
+        if let Some(kept) = self.kept.get_mut(key) {
+            kept.is_good = true;
+        }
     }
 
     #[cfg(test)]

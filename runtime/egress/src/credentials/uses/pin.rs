@@ -1,4 +1,5 @@
-//! What a component may do with the operator's secrets, once the first one was taken: no later one may do more.
+//! What a component may do with the operator's secrets, once the first one was taken: no later one may do more. Nor may it mark a dry run in
+//! another way, with which it could do more to the cloud than the first one where no change is allowed.
 //!
 //! What counts is the secret and not its name: a component gives credentials their names, says which key of the
 //! configuration each one is, and where the endpoints are that get them.
@@ -14,6 +15,11 @@ use url::Url;
 use super::tell;
 use crate::config_file::needs;
 use crate::credentials::CredentialSource;
+use crate::effect::DryRun;
+use crate::one_line::line;
+
+/// Longest mark of a dry run in a message, in bytes.
+const MAX_MARK: usize = 64;
 
 /// A component, as far as credentials are concerned, and where their values came from.
 pub(crate) struct Pin {
@@ -70,7 +76,7 @@ impl Pin {
         &self.descriptor.name
     }
 
-    /// What `new` may do with credentials that this one may not, in words. `is_given` are the endpoints whose base URLs the
+    /// What `new` may do with credentials, or call a read, that this one may not, in words. `is_given` are the endpoints whose base URLs the
     /// operator named: there the word of a component does not count.
     #[must_use]
     pub(crate) fn widened(&self, new: &Self, is_given: impl Fn(&str) -> bool) -> Vec<String> {
@@ -93,6 +99,13 @@ impl Pin {
             if let Some(why) = why {
                 wider.push(format!("credentials at the endpoint {name:?}, which {why},"));
             }
+        }
+        let (before, mark) = (DryRun::declared(&self.descriptor), DryRun::declared(&new.descriptor));
+        if let Some(mark) = mark.filter(|mark| before.as_ref() != Some(mark)) {
+            let mark = line(mark.member(), MAX_MARK);
+            wider.push(format!(
+                "the member \"{mark}\" as the mark of a dry run, with which a PUT counts as a read when the cloud judges a Service,"
+            ));
         }
         wider
     }

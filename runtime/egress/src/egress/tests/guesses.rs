@@ -124,6 +124,26 @@ async fn a_secret_that_is_an_ordinary_word_changes_no_request_and_is_no_oracle()
     }
 }
 
+/// A cloud gave back what was written beside a login, and why that was not captured said whether it was a password.
+#[tokio::test]
+async fn what_a_login_gives_back_is_refused_alike_whether_or_not_it_is_a_secret() {
+    let value = Secret::new(b"kubernetes-cluster".to_vec());
+    let source = CredentialSource::Environment { variable: "TOKEN".to_owned(), value };
+    let cloud = Cloud::start(|asked| ok(&asked.body));
+    let rig = Rig::given(cloud, Arc::default(), Arc::new(Alone), |_| {}, source);
+    let mut told = vec![];
+    for guess in ["kubernetes-cluster", "kubernetes-machine"] {
+        let login = Request {
+            headers: vec![("x-auth-token".to_owned(), vec![secret("token")])],
+            body: vec![bytes(&format!(r#"{{"id":"{guess}"}}"#))],
+            capture: walls::capture(CaptureSource::JsonPointer("/id".to_owned())),
+            ..post(Effect::Read)
+        };
+        told.push(rig.send(login).await.unwrap_err().message);
+    }
+    assert!(told[0].contains("was in the request") && told[0] == told[1], "{told:?}");
+}
+
 /// What a request has is counted as it was written: a limit said otherwise whether there was a secret in it.
 #[tokio::test]
 async fn limits_count_what_was_written_and_not_what_is_left_of_it() {

@@ -188,6 +188,66 @@ async fn what_the_component_sent_itself_becomes_no_credential() {
     assert!(!egress.available("session", &call()));
 }
 
+/// A cloud whose token is the same in each login: by what it wrote beside the login, a component read the token out, a bit with each.
+#[tokio::test]
+async fn a_search_for_a_token_that_stays_the_same_ends_before_it_is_known() {
+    const TOKEN: &str = "8204715936501827346925801473695820317464";
+    let cloud = Cloud::start(|_| ok(&format!(r#"{{"id":"{TOKEN}"}}"#)));
+    let granted: &[(&str, &[&str])] = &[("session", &["api:header:x-session", "api:capture-json:/id"])];
+    let credentials = vec![("token", vec![header("authorization")]), ("session", vec![header("x-session")])];
+    let egress = open(&cloud, credentials, granted).unwrap();
+    // Whether the token is made of these runs; none where the component is told nothing any more.
+    let is_made_of = async |runs: &[String]| {
+        let headers = vec![("authorization".to_owned(), vec![secret("token")])];
+        let capture = capture(CaptureSource::JsonPointer("/id".to_owned()));
+        let body = format!(r#"{{"client":"{}"}}"#, runs.join(" "));
+        let login = Request { headers, body: vec![bytes(&body)], capture, ..post(Effect::Read) };
+        match egress.send(login, &call()).await {
+            Ok(_) => Some(false),
+            Err(error) if error.message.contains("was in the request") => Some(true),
+            Err(error) if error.message.contains("sends no more requests") => None,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    // It leaves out what the token does not need, half by half.
+    let mut needed: Vec<String> = (0..10_000).map(|run| format!("{run:04}")).collect();
+    let (mut size, mut answers) = (needed.len(), vec![]);
+    'search: while size > 1 {
+        size = size.div_ceil(2);
+        let mut at = 0;
+        while at < needed.len() {
+            let without: Vec<String> = needed.iter().take(at).chain(needed.iter().skip(at + size)).cloned().collect();
+            let Some(is_made) = is_made_of(&without).await else { break 'search };
+            answers.push(is_made);
+            if is_made { needed = without } else { at += size }
+        }
+    }
+    let refused = answers.iter().filter(|is_made| **is_made).count();
+    assert!(refused == 3 && needed.len() > 1_000, "{} runs are left after {} logins", needed.len(), answers.len());
+    let error = egress.send(post(Effect::Read), &call()).await.unwrap_err();
+    assert!(error.reason == TransportReason::Denied && error.message.contains("sends no more requests"), "{error}");
+}
+
+/// All of them had been looked at before the first one was answered.
+#[tokio::test]
+async fn logins_that_are_sent_together_say_no_more_of_a_token_than_one_after_another() {
+    let cloud = Cloud::start(|_| ok(r#"{"id":"session-Oob3eiwu"}"#));
+    let granted: &[(&str, &[&str])] = &[("session", &["api:header:x-session", "api:capture-json:/id"])];
+    let credentials = vec![("token", vec![header("authorization")]), ("session", vec![header("x-session")])];
+    let egress = open(&cloud, credentials, granted).unwrap();
+    let login = |tag: usize| Request {
+        headers: vec![("authorization".to_owned(), vec![secret("token")])],
+        body: vec![bytes(&format!(r#"{{"client":"session-Oob3eiwu","tag":{tag}}}"#))],
+        capture: capture(CaptureSource::JsonPointer("/id".to_owned())),
+        ..post(Effect::Read)
+    };
+    let answers = egress.send_all((0..6).map(login).collect(), &call()).await;
+    let told =
+        |words: &str| answers.iter().filter(|answer| answer.as_ref().unwrap_err().message.contains(words)).count();
+    assert_eq!((told("was in the request"), told("sends no more requests")), (3, 3), "{answers:?}");
+    assert!(!egress.available("session", &call()));
+}
+
 /// The requests of all other providers were changed, and what they asked about looked absent.
 #[tokio::test]
 async fn what_one_cloud_gives_as_a_token_changes_no_request_of_another_provider() {

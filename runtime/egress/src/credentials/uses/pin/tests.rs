@@ -251,3 +251,30 @@ fn neither_a_new_captured_credential_nor_a_new_endpoint_escapes_the_pin() {
     let told = wider(&old, &new, &["given"]);
     assert_eq!(told, ["credentials at the endpoint \"new\", which was not there before,"]);
 }
+
+/// A successor called a member `name`, and with it each change of a load balancer was a read.
+#[test]
+fn a_successor_marks_a_dry_run_as_the_first_component_does_or_not_at_all() {
+    let marked = |mark: &str| Descriptor {
+        more: [(Descriptor::DRY_RUN.to_owned(), mark.to_owned())].into(),
+        ..descriptor(vec![credential("c", TOKEN, &[header()])])
+    };
+    let unmarked = || Descriptor { more: [].into(), ..marked("") };
+    for (old, new) in [
+        (marked("judge_only"), marked("judge_only")),
+        (marked("judge_only"), unmarked()),
+        (marked("judge_only"), marked("")),
+        (marked(""), unmarked()),
+        (unmarked(), marked("")),
+    ] {
+        assert_eq!(wider(&old, &new, &[]), [""; 0], "{:?} {:?}", old.more, new.more);
+    }
+    for old in [unmarked(), marked(""), marked("judge_only")] {
+        let told = wider(&old, &marked("name"), &[]);
+        let says = "the member \"name\" as the mark of a dry run, with which a PUT counts as a read when the cloud judges a Service,";
+        assert_eq!(told, [says], "{:?}", old.more);
+        // It is a name of the component's own.
+        let told = wider(&old, &marked(&"n\n".repeat(1_000)), &[]).remove(0);
+        assert!(told.len() < 500 && !told.contains('\n'), "{told}");
+    }
+}
