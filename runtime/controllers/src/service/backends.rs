@@ -45,10 +45,39 @@ impl Backends {
 pub(crate) struct Current {
     backends: Mutex<Arc<Backends>>,
     nodes: Store<Node>,
-    /// Which of them each selector matches, by their labels at that time.
-    chosen: Mutex<HashMap<String, (Digest, Digest)>>,
+    chosen: Mutex<Chosen>,
     /// How often Nodes got other labels.
     relabelled: AtomicU64,
+}
+
+/// Most selectors of which it is remembered what they match: the next one begins anew. A cluster has some tens.
+const MAX_CHOSEN: usize = 512;
+
+/// Which backends selectors match, by the labels of the Nodes.
+#[derive(Default)]
+struct Chosen {
+    /// By the digests of the selector and of the backends: the digest of their names.
+    names: HashMap<(Digest, Digest), Digest>,
+    /// How often labels may have changed.
+    age: u64,
+}
+
+impl Chosen {
+    fn forget(&mut self) {
+        self.names.clear();
+        self.age += 1;
+    }
+
+    /// Keeps what was found by the labels of that `age`.
+    fn keep(&mut self, of: (Digest, Digest), names: Digest, age: u64) {
+        if self.age != age {
+            return;
+        }
+        if self.names.len() >= MAX_CHOSEN {
+            self.names.clear();
+        }
+        self.names.insert(of, names);
+    }
 }
 
 /// Which Nodes somebody has seen.
@@ -74,7 +103,7 @@ impl Current {
     /// A Node has other labels.
     pub(crate) fn relabelled(&self) {
         self.relabelled.fetch_add(1, Ordering::Relaxed);
-        self.chosen.lock().clear();
+        self.chosen.lock().forget();
     }
 
     pub(crate) fn get(&self) -> Arc<Backends> {
@@ -86,7 +115,7 @@ impl Current {
         let mut current = self.backends.lock();
         let changed = current.digest != backends.digest;
         *current = Arc::new(backends);
-        self.chosen.lock().clear();
+        self.chosen.lock().forget();
         changed
     }
 
@@ -100,10 +129,14 @@ impl Current {
     }
 
     fn matching(&self, backends: &Backends, selector: &str) -> Digest {
-        let mut chosen = self.chosen.lock();
-        if let Some((_, names)) = chosen.get(selector).filter(|(of, _)| *of == backends.digest) {
-            return *names;
-        }
+        let of = (Digest::of(&selector), backends.digest);
+        let age = {
+            let chosen = self.chosen.lock();
+            if let Some(names) = chosen.names.get(&of) {
+                return *names;
+            }
+            chosen.age
+        };
         // One that cannot be read matched nothing.
         let parsed = Selector::parse(selector).ok();
         let matches = |backend: &&Backend| {
@@ -111,8 +144,15 @@ impl Current {
             node.zip(parsed.as_ref()).is_some_and(|(node, selector)| selector.matches(&node.labels))
         };
         let names = names(backends.list.iter().filter(matches));
-        chosen.insert(selector.to_owned(), (backends.digest, names));
+        // Nobody waits while it is tried on the Nodes, whose labels may have changed meanwhile.
+        self.chosen.lock().keep(of, names, age);
         names
+    }
+
+    /// Of how many selectors it is known what they match.
+    #[cfg(test)]
+    pub(crate) fn known(&self) -> usize {
+        self.chosen.lock().names.len()
     }
 }
 
@@ -219,4 +259,21 @@ fn labels(node: &Node) -> u64 {
     let mut digest = DefaultHasher::new();
     node.labels.hash(&mut digest);
     digest.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_by_labels_that_have_changed_meanwhile_is_not_kept() {
+        let (mut chosen, of) = (Chosen::default(), (Digest::of(&1), Digest::of(&2)));
+        let before = chosen.age;
+        chosen.keep(of, Digest::of(&3), before);
+        chosen.forget();
+        chosen.keep(of, Digest::of(&3), before);
+        assert_eq!(chosen.names.len(), 0);
+        chosen.keep(of, Digest::of(&4), chosen.age);
+        assert_eq!(chosen.names[&of], Digest::of(&4));
+    }
 }

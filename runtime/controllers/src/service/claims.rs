@@ -19,11 +19,42 @@ pub(crate) struct Claims(Mutex<State>);
 #[derive(Default)]
 struct State {
     all: HashMap<Name, Claim>,
+    /// The one load balancer of each provider that a Service takes over. Whoever is led to another one each time does not have them all.
+    last: HashMap<Holder, String>,
     /// How many there were after the last cleaning.
     kept: usize,
 }
 
 type Name = (usize, String);
+type Holder = (usize, Key, Option<String>);
+
+impl State {
+    /// Keeps a claim, and of its Service no other one but those that end by themselves.
+    fn keep(&mut self, name: Name, claim: Claim) {
+        if !claim.goes {
+            let holder = (name.0, claim.key.clone(), claim.uid.clone());
+            let before = self.last.insert(holder, name.1.clone()).map(|load_balancer| (name.0, load_balancer));
+            if let Some(before) = before.filter(|before| *before != name && self.all.get(before) == Some(&claim)) {
+                self.all.remove(&before);
+            }
+        }
+        self.all.insert(name, claim);
+    }
+
+    /// Now and then, so that it costs next to nothing for each of them.
+    fn clean(&mut self, is_valid: impl Fn(&Claim) -> bool) {
+        if self.all.len().max(self.last.len()) <= 2 * self.kept + 16 {
+            return;
+        }
+        self.all.retain(|_, claim| claim.goes || is_valid(claim));
+        let all = &self.all;
+        self.last.retain(|(member, key, uid), load_balancer| {
+            let claim = all.get(&(*member, load_balancer.clone()));
+            claim.is_some_and(|claim| (&claim.key, &claim.uid) == (&*key, &*uid))
+        });
+        self.kept = self.all.len();
+    }
+}
 
 /// Who has one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,12 +98,8 @@ impl Claims {
         if let Some(other) = other.filter(|other| other.goes || is_valid(other)) {
             return Err(Box::new(other.clone()));
         }
-        state.all.insert(name, claim);
-        // Now and then, so that it costs next to nothing for each of them.
-        if state.all.len() > 2 * state.kept + 16 {
-            state.all.retain(|_, claim| claim.goes || is_valid(claim));
-            state.kept = state.all.len();
-        }
+        state.keep(name, claim);
+        state.clean(is_valid);
         Ok(())
     }
 
@@ -92,6 +119,12 @@ impl Claims {
         let claim = Claim { key, uid, goes: true };
         self.claim(member, load_balancer, claim.clone(), seen, is_valid)?;
         Ok(Going { claims: self, name: (member, load_balancer.to_owned()), claim })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        let state = self.0.lock();
+        state.all.len().max(state.last.len())
     }
 }
 

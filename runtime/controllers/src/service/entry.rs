@@ -17,6 +17,7 @@ use super::metrics::PassTimer;
 use super::offer::Offer;
 use super::purpose::Attempt;
 pub(crate) use super::purpose::{Doubt, Purpose};
+use super::selectors::Selectors;
 use crate::backoff::capped;
 use crate::queue::{QueueSettings, Verdict};
 use crate::store::Age;
@@ -70,8 +71,8 @@ pub(crate) struct ServiceEntry {
     repaired: Option<Instant>,
     /// The pass that waits for this Service.
     pub(super) pass: Option<Arc<PassTimer>>,
-    /// Label selectors by which the provider chose among the Nodes. None: not known since the start.
-    selectors: Option<BTreeSet<String>>,
+    /// Label selectors by which the provider chose among the Nodes.
+    selectors: Selectors,
     /// An update for this was refused as invalid: it may be the hosts that are wrong.
     hosts_refused: Option<Purpose>,
     /// The provider said that somebody else takes care of it.
@@ -120,7 +121,7 @@ impl ServiceEntry {
             condition: None,
             repaired: None,
             pass: None,
-            selectors: None,
+            selectors: Selectors::default(),
             hosts_refused: None,
             is_elsewhere: false,
             attempt: None,
@@ -137,12 +138,12 @@ impl ServiceEntry {
 
     /// Whether the provider chose by labels among the Nodes.
     pub(crate) fn chooses(&self) -> bool {
-        self.selectors.as_ref().is_some_and(|selectors| !selectors.is_empty())
+        self.selectors.is_chosen()
     }
 
     /// Label selectors by which the provider chose among the Nodes. None: not known since the start.
-    pub(crate) const fn selectors(&self) -> Option<&BTreeSet<String>> {
-        self.selectors.as_ref()
+    pub(crate) fn selectors(&self) -> Option<Arc<BTreeSet<String>>> {
+        self.selectors.known()
     }
 
     /// The newest state of the Service.
@@ -274,10 +275,9 @@ impl ServiceEntry {
         (self.doubt, self.hosts_refused) = (Doubt::All, refused);
     }
 
-    /// The provider chose by these selectors. Those of before count too where the call `has_failed`. Returns all.
-    pub(crate) fn chose(&mut self, selected: BTreeSet<String>, has_failed: bool) -> BTreeSet<String> {
-        let known = self.selectors.take().filter(|_| has_failed).unwrap_or_default();
-        self.selectors.insert(known.into_iter().chain(selected).collect()).clone()
+    /// The provider chose by these selectors. Those of before may count too where the call `has_failed`. Returns all that count.
+    pub(crate) fn chose(&mut self, selected: BTreeSet<String>, has_failed: bool) -> Arc<BTreeSet<String>> {
+        self.selectors.add(selected, has_failed)
     }
 
     /// Somebody else takes care of it, as the provider says.

@@ -108,7 +108,7 @@ impl Syncer {
             return None;
         }
         let (doubt, found, unsaid, recorded, has_failed, selectors) = self.memory.with(key, |entry| {
-            let selectors = entry.selectors().cloned();
+            let selectors = entry.selectors();
             (entry.doubt(), entry.found.clone(), entry.unsaid(), entry.recorded(), entry.has_failed(), selectors)
         })?;
         let backends = self.backends.get();

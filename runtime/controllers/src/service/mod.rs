@@ -69,6 +69,7 @@ mod rehearsal;
 mod report;
 mod rounds;
 mod run;
+mod selectors;
 mod settings;
 mod syncer;
 mod turn;

@@ -2,7 +2,7 @@
 //!
 //! Nothing wakes before both first lists are complete: with half of the Nodes a load balancer would lose members.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -16,7 +16,6 @@ use tokio::time::Instant;
 use super::backends::{Backends, Reason, Watched};
 use super::cleanup::still_says_that_it_waits;
 use super::ensured_record::Record;
-use super::entry::ServiceEntry;
 use super::key::{Key, key, send};
 use super::metrics::PassTimer;
 use super::ownership::Work;
@@ -157,8 +156,8 @@ pub(super) fn fan_out(syncer: &Syncer, backends: Backends) -> Vec<Key> {
     let has_others = |service: &&Arc<Service>| {
         is_load_balancer(service)
             && Record::of(service).is_none_or(|record| {
-                let target = |entry: &mut ServiceEntry| Some(syncer.backends.target(&backends, entry.selectors()?));
-                let target = syncer.memory.with(&key(service), target).flatten();
+                let selectors = selectors_of(syncer, &key(service));
+                let target = selectors.map(|selectors| syncer.backends.target(&backends, &selectors));
                 record.backends != Some(target.unwrap_or(backends.digest))
             })
             && matches!(syncer.work(&key(service), service), Work::Serve(_))
@@ -195,11 +194,8 @@ fn chosen_anew(syncer: &Syncer) -> Vec<Key> {
             continue;
         }
         let recorded = Record::of(&syncer.memory.newest(&key, service)).and_then(|record| record.backends);
-        let chooses = |entry: &mut ServiceEntry| {
-            let selectors = entry.selectors().filter(|selectors| !selectors.is_empty());
-            selectors.is_some_and(|selectors| recorded != Some(syncer.backends.target(&backends, selectors)))
-        };
-        if syncer.memory.with(&key, chooses) == Some(true) {
+        let selectors = selectors_of(syncer, &key).filter(|selectors| !selectors.is_empty());
+        if selectors.is_some_and(|selectors| recorded != Some(syncer.backends.target(&backends, &selectors))) {
             keys.push(key);
         }
     }
@@ -210,6 +206,11 @@ fn chosen_anew(syncer: &Syncer) -> Vec<Key> {
         );
     }
     keys
+}
+
+/// By which labels the provider chose for a Service. They are tried on the Nodes while nobody waits for what is remembered of Services.
+fn selectors_of(syncer: &Syncer, key: &Key) -> Option<Arc<BTreeSet<String>>> {
+    syncer.memory.with(key, |entry| entry.selectors()).flatten()
 }
 
 /// All Services that matter.

@@ -121,6 +121,29 @@ async fn a_service_that_only_the_api_server_has_keeps_its_load_balancer() {
     assert!(told.contains("it belongs to Service default/other"), "{told}");
 }
 
+/// Each look at an annotation that changes, or at a mark that does, once left another claim for as long as the Service was there.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_led_to_another_load_balancer_each_time_claims_the_last_one_alone() {
+    let mut bench = with_other(FakeBalancers::default()).await;
+    for name in ["web", "late"] {
+        bench.add(offering(name, if name == "web" { WEB } else { "late" }, "lb-3"));
+    }
+    bench.cloud.fail("locks", "web", std::iter::repeat_n(failure(Reaction::Retry, "down"), 200));
+    for number in 10..210 {
+        let id = format!("lb-{number}");
+        bench.cloud.mark_with(&id, Some(GONE));
+        bench.edit("web", &json!({ "metadata": { "annotations": { "fake.io/id": id } } }));
+        bench.sync("web").await;
+        assert!(bench.syncer.claims.of(0, &id).is_some_and(|claim| claim.key == key("web")), "{id}");
+    }
+    assert_eq!((bench.syncer.claims.len(), calls(&bench)), (1, vec![]));
+    // What it was led to before is free.
+    bench.edit("late", &json!({ "metadata": { "annotations": { "fake.io/id": "lb-10" } } }));
+    assert_eq!(bench.sync("late").await, Verdict::Done);
+    assert_eq!(seen(&bench, "late").as_deref(), Some("lb-10"));
+    assert_eq!(bench.syncer.claims.len(), 2);
+}
+
 /// Services of a backup, whose load balancers are marked with UIDs that are no more; who they belong to is decided.
 async fn decide_restored(bench: &mut Bench, count: usize) {
     let uid = |kind: usize, number: usize| format!("{kind:08}-0000-4000-8000-{number:012}");

@@ -121,6 +121,29 @@ async fn a_service_whose_nodes_are_refused_waits_for_other_labels_too() {
     assert_eq!(bench.condition("web")["status"], "True");
 }
 
+/// Each failed call once added its selectors to those of all calls before, twice, for as long as the Service was not served.
+#[tokio::test(start_paused = true)]
+async fn a_component_that_fails_with_other_selectors_each_time_takes_no_more_memory_than_those_of_a_call() {
+    const CALLS: usize = 1_000;
+    let mut bench = three(FakeBalancers::default()).await;
+    let known = |bench: &Bench| {
+        let selectors = bench.syncer.memory.with(&key("web"), |entry| entry.selectors().map(|known| known.len()));
+        selectors.flatten().unwrap()
+    };
+    for call in 0..CALLS {
+        let selector = if call + 1 < CALLS { format!("pool=other-{call}") } else { "pool=db".to_owned() };
+        bench.edit("web", &json!({ "metadata": { "annotations": { NODES: selector } } }));
+        let pending = failure(Reaction::Pending, &format!("step {call}"));
+        bench.cloud.fail("ensure", "web", [pending]);
+        bench.sync("web").await;
+        assert!(known(&bench) <= 16, "{call}: {}", known(&bench));
+        assert!(bench.syncer.backends.known() <= 512, "{call}: {}", bench.syncer.backends.known());
+    }
+    // Those of the last call are among them.
+    assert_eq!(bench.relabel(pools(&["web", "db", "db"])).await, ["ensure web: n1 n2", "update db: n1 n2"]);
+    assert_eq!(known(&bench), 1);
+}
+
 /// By which labels it chooses is known when the call is over: whoever hears of the labels before that has nobody to wake.
 #[tokio::test(start_paused = true)]
 async fn labels_that_change_during_the_first_update_after_a_restart_are_not_lost() {
