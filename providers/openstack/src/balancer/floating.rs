@@ -304,13 +304,14 @@ impl Work<'_> {
         Err(failure.context("no free subnet for a floating IP (last error)"))
     }
 
-    /// Before a load balancer is made that cannot be published.
+    /// Before a load balancer is made that cannot be published. One that was published has a floating IP, which comes to the new one.
     ///
     /// # Errors
     ///
     /// The pattern of subnets for its floating IP is none.
     pub(super) fn check_pattern(&self) -> Result<(), Failure> {
-        let wrong = self.spec.wrong_pattern().filter(|_| self.spec.seeks_subnets());
+        let is_new = self.service.ingress.is_empty();
+        let wrong = self.spec.wrong_pattern().filter(|_| is_new && self.spec.seeks_subnets());
         wrong.map_or(Ok(()), |wrong| Err(self.wrong_pattern(&wrong)))
     }
 

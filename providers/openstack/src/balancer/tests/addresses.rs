@@ -303,6 +303,15 @@ fn a_pattern_of_subnets_that_is_none_makes_no_load_balancer_and_names_who_has_it
         let failure = ensure(config, &host(), &settled, &nodes()).outcome.failure.expect("it has none");
         assert!(failure.message.starts_with(start) && failure.reaction == reaction, "{}", failure.message);
         assert_eq!(written(&cloud), Vec::<String>::new());
+        // One whose load balancer is gone gets its floating IP again: it keeps its address.
+        let cloud = FakeCloud::new()
+            .with_credential("session-token")
+            .always(GET, not_found())
+            .always(LIST, many("loadbalancers", &[]))
+            .on(POST, Reply::json(201, json!({ "loadbalancer": balancer() }).to_string()));
+        settled.ingress = vec![Ingress::ip("203.0.113.7")];
+        assert_eq!(super::reaction(&ensure(config, &host(), &settled, &nodes())), Reaction::Pending, "{start}");
+        assert_eq!(written(&cloud), [POST]);
         // An internal one needs none.
         let made = Reply::json(201, json!({ "loadbalancer": balancer() }).to_string());
         let _cloud =
