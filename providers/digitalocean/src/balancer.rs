@@ -7,6 +7,7 @@
 //! | what an existing one is counts before what is asked for | its type, network and VPC cannot be changed |
 //! | nothing is written while it is being made, nor after that failed | the cloud refuses it, or it changes nothing |
 //! | compared before anything is written | what does not differ costs no write |
+//! | a droplet that the cloud refuses is left out, and its Node named | the others must not wait for it |
 //! | its droplets follow the Nodes, also when the rest cannot be what the Service asks for | a mistake must not cost the Service its Nodes |
 //! | calls that wait for addresses, or follow the Nodes, share a listing of a second, unless they have just written | a hundred load balancers cost the reads of one |
 
@@ -14,6 +15,7 @@ mod change;
 mod claim;
 mod done;
 mod last_tag;
+mod left_out;
 mod lookup;
 mod orphan;
 mod owner;
@@ -187,11 +189,12 @@ fn create(
     let mut spec = parts(&fixed)?;
     spec.tags = tags_of_new(config, service, service_spec);
     spec.ip.clone_from(&service_spec.ip);
-    let created =
-        Work { config, service, service_spec }.create(&mut spec, done).map_err(|failure| match failure.reaction {
+    let created = Work { config, service, service_spec }.create(&mut spec, &chosen, done).map_err(|failure| {
+        match failure.reaction {
             Reaction::Conflict => lookup::taken_now(config, service, service_spec).unwrap_or(failure),
             _ => failure,
-        });
+        }
+    });
     let Some(balancer) = created? else {
         return Err(certificate::missing(certificate.as_deref()));
     };

@@ -10,6 +10,7 @@ mod listings;
 mod nonsense;
 mod orphans;
 mod owners;
+mod refused;
 mod requests;
 mod sizes;
 mod without_tags;
