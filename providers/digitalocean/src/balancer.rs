@@ -116,12 +116,12 @@ fn make(
     let (service_spec, problems) = read(service)?;
     let is_new = id_of(service).is_none() && service.ingress.is_empty();
     if is_new {
-        possible(config, &service_spec, problems.clone(), done)?;
+        possible(config, service, &service_spec, problems.clone(), done)?;
     }
     // Whoever has an address waits for nobody, and is looked at closely.
     let Some(mut balancer) = find(config, service, &service_spec, service.ingress.is_empty())? else {
         if !is_new {
-            possible(config, &service_spec, problems, done)?;
+            possible(config, service, &service_spec, problems, done)?;
         }
         // In place of one that is gone.
         if id_of(service).is_some() {
@@ -152,9 +152,15 @@ fn follow_nodes(
 }
 
 /// All that can be said of a new one without the cloud.
-fn possible(config: &Config, service_spec: &ServiceSpec, problems: Problems, done: &mut Done) -> Result<(), Failure> {
+fn possible(
+    config: &Config,
+    service: &Service,
+    service_spec: &ServiceSpec,
+    problems: Problems,
+    done: &mut Done,
+) -> Result<(), Failure> {
     let kind = service_spec.kind.unwrap_or(config.default_type);
-    told(done, problems.of(Some(kind)))?;
+    told(done, problems.of(Some(kind)).into_iter().chain(service_spec::wrong_id(service)).collect())?;
     desired::rules::rules(service_spec, kind, service_spec.certificate.text()).map(drop).map_err(desired::invalid)
 }
 
@@ -214,7 +220,7 @@ fn note(service: &Service, balancer: &Balancer, done: &mut Done) {
         done.warn(RECREATED, message);
     }
     // One that differs in case alone stays as people wrote it.
-    if old.is_some() || id_of(service).is_none() {
+    if !service.annotation(names::ID).is_some_and(|id| balancer.has_id(id)) {
         done.outcome.annotations.push((names::ID.to_owned(), Some(balancer.id.clone())));
     }
 }
@@ -223,6 +229,12 @@ fn note(service: &Service, balancer: &Balancer, done: &mut Done) {
 fn remove(config: &Config, service: &Service, nodes: ProviderIds, done: &mut Done) -> Result<(), Failure> {
     if service_spec::is_disowned(service)? {
         return Err(disowned());
+    if let Some(wrong) = service_spec::wrong_id(service) {
+        done.warn(
+            IGNORED,
+            format!("{}; {} was found by its name, and its ID is written there", wrong.message, balancer.id),
+        );
+    }
     }
     let (service_spec, _) = service_spec::read(service);
     let going = lookup::all_of(config, service, &service_spec, nodes)?;
