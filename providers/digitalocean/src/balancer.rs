@@ -14,6 +14,7 @@
 mod change;
 mod claim;
 mod done;
+mod former;
 mod last_tag;
 mod left_out;
 mod lookup;
@@ -213,11 +214,26 @@ fn create(
 /// Writes the ID down where it is not. One that is in the place of another was made just now, or in a call that did not hear of it.
 fn note(service: &Service, balancer: &Balancer, done: &mut Done) {
     without_tags::serves(service, balancer);
+    former::seen(balancer);
     let old = id_of(service).filter(|old| !balancer.has_id(old));
     if let Some(old) = old {
-        let message =
+        let mut message =
             format!("load balancer {old} is gone, and {} is in its place; its address is another", balancer.id);
+        if let Some(former) = former::other_type(old, balancer) {
+            let more = format!(
+                "; its type is {}, and was {former}: annotation {} says which one is made",
+                balancer.kind,
+                names::TYPE
+            );
+            message.push_str(&more);
+        }
         done.warn(RECREATED, message);
+    }
+    if let Some(wrong) = service_spec::wrong_id(service) {
+        done.warn(
+            IGNORED,
+            format!("{}; {} was found by its name, and its ID is written there", wrong.message, balancer.id),
+        );
     }
     // One that differs in case alone stays as people wrote it.
     if !service.annotation(names::ID).is_some_and(|id| balancer.has_id(id)) {
@@ -229,12 +245,6 @@ fn note(service: &Service, balancer: &Balancer, done: &mut Done) {
 fn remove(config: &Config, service: &Service, nodes: ProviderIds, done: &mut Done) -> Result<(), Failure> {
     if service_spec::is_disowned(service)? {
         return Err(disowned());
-    if let Some(wrong) = service_spec::wrong_id(service) {
-        done.warn(
-            IGNORED,
-            format!("{}; {} was found by its name, and its ID is written there", wrong.message, balancer.id),
-        );
-    }
     }
     let (service_spec, _) = service_spec::read(service);
     let going = lookup::all_of(config, service, &service_spec, nodes)?;
