@@ -89,6 +89,12 @@ pub(crate) fn exceptions(answer: &Answer) -> Option<Failure> {
     }
 }
 
+/// A no to droplets of a load balancer: there is no such one, or it is in another VPC.
+pub(crate) fn is_about_droplets(answer: &Answer) -> bool {
+    let is_tried_again = || exceptions(answer).is_some_and(|failure| failure.reaction == Reaction::Retry);
+    answer.status() == 422 && answer.says("droplet") && is_tried_again()
+}
+
 /// A no to another size, which is there once in a while only.
 pub(crate) fn is_resized_too_soon(answer: &Answer) -> bool {
     answer.says("only be resized once")

@@ -97,6 +97,8 @@ pub(crate) fn members(backends: &[Backend]) -> Result<Vec<Member<'_>>, Failure> 
 pub(crate) struct Chosen<'a> {
     /// In order, each once.
     pub(crate) ids: Vec<u64>,
+    /// Each droplet with the name of its Node.
+    nodes: Vec<(u64, &'a str)>,
     /// Names of those that have no public IPv6 address.
     pub(crate) v4_only: Vec<&'a str>,
     pub(crate) eligible: usize,
@@ -134,12 +136,23 @@ pub(crate) fn choose<'a>(members: &[Member<'a>], kind: Kind, network: Network) -
             chosen.v4_only.push(member.name);
         }
         match member.machine {
-            Machine::Droplet(id) => chosen.ids.push(id),
+            Machine::Droplet(id) => chosen.nodes.push((id, member.name)),
             Machine::Unknown | Machine::Foreign(_) => chosen.missing.push(member.name),
         }
     }
-    chosen.ids = in_order(chosen.ids);
+    chosen.ids = in_order(chosen.nodes.iter().map(|(id, _)| *id).collect());
     chosen
+}
+
+impl Chosen<'_> {
+    /// Names of the Nodes of some droplets, a few of them; one that no Node has is a number.
+    pub(crate) fn names_of(&self, ids: &[u64]) -> String {
+        let nodes =
+            self.nodes.iter().filter(|(id, _)| ids.contains(id)).map(|(id, name)| format!("{name} (droplet {id})"));
+        let is_nobodys = |id: &&u64| !self.nodes.iter().any(|(other, _)| other == *id);
+        let others = ids.iter().filter(is_nobodys).map(|id| format!("droplet {id}"));
+        few(nodes.chain(others), SHOWN)
+    }
 }
 
 /// Of droplets, each once. There can be 5,000 of them: the sets of [`ccm_sdk::ordered`] take several times as long.

@@ -7,13 +7,16 @@
 //! | what an existing one is counts before what is asked for | its type, network and VPC cannot be changed |
 //! | nothing is written while it is being made, nor after that failed | the cloud refuses it, or it changes nothing |
 //! | compared before anything is written | what does not differ costs no write |
+//! | a droplet that the cloud refuses is left out, and its Node named | the others must not wait for it |
 //! | its droplets follow the Nodes, also when the rest cannot be what the Service asks for | a mistake must not cost the Service its Nodes |
 //! | calls that wait for addresses, or follow the Nodes, share a listing of a second, unless they have just written | a hundred load balancers cost the reads of one |
 
 mod change;
 mod claim;
 mod done;
+mod former;
 mod last_tag;
+mod left_out;
 mod lookup;
 mod orphan;
 mod owner;
@@ -114,12 +117,12 @@ fn make(
     let (service_spec, problems) = read(service)?;
     let is_new = id_of(service).is_none() && service.ingress.is_empty();
     if is_new {
-        possible(config, &service_spec, problems.clone(), done)?;
+        possible(config, service, &service_spec, problems.clone(), done)?;
     }
     // Whoever has an address waits for nobody, and is looked at closely.
     let Some(mut balancer) = find(config, service, &service_spec, service.ingress.is_empty())? else {
         if !is_new {
-            possible(config, &service_spec, problems, done)?;
+            possible(config, service, &service_spec, problems, done)?;
         }
         // In place of one that is gone.
         if id_of(service).is_some() {
@@ -150,9 +153,15 @@ fn follow_nodes(
 }
 
 /// All that can be said of a new one without the cloud.
-fn possible(config: &Config, service_spec: &ServiceSpec, problems: Problems, done: &mut Done) -> Result<(), Failure> {
+fn possible(
+    config: &Config,
+    service: &Service,
+    service_spec: &ServiceSpec,
+    problems: Problems,
+    done: &mut Done,
+) -> Result<(), Failure> {
     let kind = service_spec.kind.unwrap_or(config.default_type);
-    told(done, problems.of(Some(kind)))?;
+    told(done, problems.of(Some(kind)).into_iter().chain(service_spec::wrong_id(service)).collect())?;
     desired::rules::rules(service_spec, kind, service_spec.certificate.text()).map(drop).map_err(desired::invalid)
 }
 
@@ -187,11 +196,12 @@ fn create(
     let mut spec = parts(&fixed)?;
     spec.tags = tags_of_new(config, service, service_spec);
     spec.ip.clone_from(&service_spec.ip);
-    let created =
-        Work { config, service, service_spec }.create(&mut spec, done).map_err(|failure| match failure.reaction {
+    let created = Work { config, service, service_spec }.create(&mut spec, &chosen, done).map_err(|failure| {
+        match failure.reaction {
             Reaction::Conflict => lookup::taken_now(config, service, service_spec).unwrap_or(failure),
             _ => failure,
-        });
+        }
+    });
     let Some(balancer) = created? else {
         return Err(certificate::missing(certificate.as_deref()));
     };
@@ -204,14 +214,29 @@ fn create(
 /// Writes the ID down where it is not. One that is in the place of another was made just now, or in a call that did not hear of it.
 fn note(service: &Service, balancer: &Balancer, done: &mut Done) {
     without_tags::serves(service, balancer);
+    former::seen(balancer);
     let old = id_of(service).filter(|old| !balancer.has_id(old));
     if let Some(old) = old {
-        let message =
+        let mut message =
             format!("load balancer {old} is gone, and {} is in its place; its address is another", balancer.id);
+        if let Some(former) = former::other_type(old, balancer) {
+            let more = format!(
+                "; its type is {}, and was {former}: annotation {} says which one is made",
+                balancer.kind,
+                names::TYPE
+            );
+            message.push_str(&more);
+        }
         done.warn(RECREATED, message);
     }
+    if let Some(wrong) = service_spec::wrong_id(service) {
+        done.warn(
+            IGNORED,
+            format!("{}; {} was found by its name, and its ID is written there", wrong.message, balancer.id),
+        );
+    }
     // One that differs in case alone stays as people wrote it.
-    if old.is_some() || id_of(service).is_none() {
+    if !service.annotation(names::ID).is_some_and(|id| balancer.has_id(id)) {
         done.outcome.annotations.push((names::ID.to_owned(), Some(balancer.id.clone())));
     }
 }

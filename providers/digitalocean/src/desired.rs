@@ -332,6 +332,18 @@ pub(crate) fn is_internal(balancer: &Balancer) -> bool {
     Network::parse(&balancer.network) == Some(Network::Internal)
 }
 
+/// Cookies are set in HTTP that the load balancer reads.
+fn idle_cookies(service_spec: &ServiceSpec) -> Option<Problem> {
+    service_spec.cookie.as_ref()?;
+    let rules = rules::rules(service_spec, Kind::Regional, service_spec.certificate.text()).ok()?;
+    let reads = |rule: &Rule| rule.entry_protocol.starts_with("http") && !rule.tls_passthrough;
+    let name = names::STICKY_TYPE;
+    let message = format!(
+        "annotation {name} has no effect: no port of the Service has http, https or http2 that ends at the load balancer, and only these have cookies"
+    );
+    (!rules.iter().any(reads)).then(|| Problem::harmless(field(name), message))
+}
+
 /// What works, but not as whoever wrote it may think.
 pub(crate) fn remarks(service: &Service, service_spec: &ServiceSpec, kind: Kind) -> Vec<Problem> {
     if kind == Kind::Regional {
@@ -341,7 +353,8 @@ pub(crate) fn remarks(service: &Service, service_spec: &ServiceSpec, kind: Kind)
             let message = format!("annotation {name} has no effect: {number} is no port of the Service");
             Problem::harmless(field(name), message)
         };
-        return service_spec.http3_port.filter(nobodys).map(told).into_iter().collect();
+        let http3 = service_spec.http3_port.filter(nobodys).map(told);
+        return http3.into_iter().chain(idle_cookies(service_spec)).collect();
     }
     let present = names::REGIONAL_ONLY.into_iter().filter(|name| service.annotation(name).is_some());
     let mut remarks: Vec<Problem> = present

@@ -249,10 +249,24 @@ pub(crate) fn read(service: &Service) -> (ServiceSpec, Problems) {
     (service_spec, Problems::new(reader.problems))
 }
 
-/// What may be an ID. Anything else is as if it were not there: no load balancer has it.
+/// What may be an ID. Anything else is as if it were not there: no load balancer has it, and none is made.
 pub(crate) fn id_of(service: &Service) -> Option<&str> {
+    Reader::of(&service.annotations).text(names::ID).filter(|id| may_be_id(id))
+}
+
+fn may_be_id(text: &str) -> bool {
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    service.annotation(names::ID).filter(|id| !id.is_empty() && id.len() <= 64 && id.bytes().all(letter))
+    text.len() <= 64 && text.bytes().all(letter)
+}
+
+/// What stands where an ID should be, and can be none: whoever wrote it means a load balancer that exists.
+pub(crate) fn wrong_id(service: &Service) -> Option<Problem> {
+    let mut reader = Reader::of(&service.annotations);
+    if !may_be_id(reader.text(names::ID)?) {
+        let allowed = "IDs of load balancers: at most 64 letters, digits, `-` and `_`";
+        reader.unfit::<()>(names::ID, allowed, Invalid::Refuse);
+    }
+    reader.problems.pop()
 }
 
 /// Whether its load balancer is one of these. Which classes are the operator's for this provider is not told; who has an ID was served.

@@ -66,10 +66,10 @@ fn assign(tag: &str, ids: &[&str]) -> Result<Option<Failure>, Failure> {
         Ok(false) => {}
         Err(failure) => return Ok(Some(failure)),
     }
-    tags::make(tag)?;
+    let made = tags::made(tag)?;
     Ok(match give(tag, ids) {
         Ok(true) => None,
-        Ok(false) => Some(tags::gone(tag, ids)),
+        Ok(false) => Some(made.unwrap_or_else(|| tags::gone(tag, ids))),
         Err(failure) => Some(failure),
     })
 }

@@ -32,7 +32,8 @@ pub(crate) fn validate(
     online: bool,
     region: impl FnOnce() -> Option<String>,
 ) -> Vec<Problem> {
-    if service.kind != ServiceType::LoadBalancer || service.deleting || service.load_balancer_class.is_some() {
+    // Whose class it is, the host knows: it asks about no others.
+    if service.kind != ServiceType::LoadBalancer || service.deleting {
         return vec![];
     }
     match service_spec::is_disowned(service) {
@@ -43,6 +44,8 @@ pub(crate) fn validate(
     let (service_spec, found) = service_spec::read(service);
     let kind = kind(config, service, before, &service_spec);
     let mut problems = found.clone().of(kind);
+    // One that may have a load balancer is found by its name.
+    problems.extend(service_spec::wrong_id(service).map(|wrong| Problem { fatal: !had_one(before), ..wrong }));
     if let Some(kind) = kind {
         problems.extend(rules::rules(&service_spec, kind, service_spec.certificate.text()).err());
         problems.extend(desired::remarks(service, &service_spec, kind));
@@ -62,9 +65,12 @@ pub(crate) fn validate(
 
 /// `None` where there may be a load balancer already, which keeps the type that it has: a REGIONAL_NETWORK one takes any ports.
 fn kind(config: &Config, service: &Service, before: Option<&Service>, service_spec: &ServiceSpec) -> Option<Kind> {
-    let had_one = before.is_some_and(|before| before.kind == ServiceType::LoadBalancer);
-    let may_exist = had_one || id_of(service).is_some() || service_spec.name != service_spec.default_name;
+    let may_exist = had_one(before) || id_of(service).is_some() || service_spec.name != service_spec.default_name;
     service_spec.kind.or_else(|| (!may_exist).then_some(config.default_type))
+}
+
+fn had_one(before: Option<&Service>) -> bool {
+    before.is_some_and(|before| before.kind == ServiceType::LoadBalancer)
 }
 
 /// Asked of a cloud that changes nothing. What `service` is called counts, and its ID.

@@ -232,8 +232,8 @@ struct Members<'a> {
 }
 
 /// Puts these droplets behind it, and changes nothing else.
-pub(crate) fn add_droplets(id: &str, droplets: &[u64]) -> Result<(), Failure> {
-    CLOUD.post(DROPLETS).arg("id", id).json(&Members { droplet_ids: droplets }).send()?.done()
+pub(crate) fn add_droplets(id: &str, droplets: &[u64]) -> Result<Answer, Failure> {
+    CLOUD.post(DROPLETS).arg("id", id).json(&Members { droplet_ids: droplets }).send()
 }
 
 /// Takes them away.

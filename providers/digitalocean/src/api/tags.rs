@@ -72,16 +72,21 @@ pub(crate) fn delete(tag: &str) -> Result<bool, Failure> {
 ///
 /// It does not have it.
 pub(crate) fn put(tag: &str, balancer: &str) -> Result<(), Failure> {
-    let made = match make(tag) {
-        // What the cloud says to one that is there already is not known.
-        Err(failure) if matches!(failure.reaction, Reaction::Unsupported | Reaction::Conflict) => Err(failure),
-        made => Ok(made?),
-    };
-    if assign(tag, &[balancer])? { Ok(()) } else { Err(made.err().unwrap_or_else(|| gone(tag, &[balancer]))) }
+    let made = made(tag)?;
+    if assign(tag, &[balancer])? { Ok(()) } else { Err(made.unwrap_or_else(|| gone(tag, &[balancer]))) }
 }
 
-pub(crate) fn make(tag: &str) -> Result<(), Failure> {
-    create(tag).map_err(|failure| failure.context("failed to create tag"))
+/// Makes a tag. Returns a no that may be about one that is there already: what the cloud says to that is not known.
+///
+/// # Errors
+///
+/// It is not there.
+pub(crate) fn made(tag: &str) -> Result<Option<Failure>, Failure> {
+    match create(tag).map_err(|failure| failure.context("failed to create tag")) {
+        Ok(()) => Ok(None),
+        Err(failure) if matches!(failure.reaction, Reaction::Unsupported | Reaction::Conflict) => Ok(Some(failure)),
+        Err(failure) => Err(failure),
+    }
 }
 
 pub(crate) fn gone(tag: &str, ids: &[&str]) -> Failure {

@@ -1,13 +1,15 @@
 //! Changes an existing load balancer to what its Service asks for, as far as the cloud allows.
 
-use ccm_sdk::Done;
-use ccm_sdk::types::{Backend, Failure, Ingress};
+use ccm_sdk::types::{Backend, Failure, Ingress, Reaction};
+use ccm_sdk::{Answer, Done};
 
 use super::done::{CONFIG_ERROR, IGNORED, IMMUTABLE, told};
+use super::left_out::{LeftOut, both};
 use super::lookup;
 use super::size::{self, Written};
 use super::work::{Scope, Work, nobody, remark, settled};
 use crate::annotations as names;
+use crate::api;
 use crate::api::balancers::{self, Balancer, Replaced, Spec};
 use crate::backends::{self, Chosen, Member};
 use crate::certificate;
@@ -46,17 +48,17 @@ impl Work<'_> {
         let members = backends::members(backends)?;
         let chosen = self.choose(balancer, &fixed, &members, done);
         let plan = told(done, problems.of(Some(fixed.kind))).and_then(|()| self.plan(balancer, &fixed, &chosen, done));
-        let refused = match plan.map(|plan| self.change(balancer, &plan, scope, done)) {
+        let refused = match plan.map(|plan| self.change(balancer, &plan, &chosen, scope, done)) {
             Ok(Ok(ingress)) => return Ok(ingress),
             Ok(Err(Unchanged::Failed(failure))) => return Err(failure),
             Ok(Err(Unchanged::Refused(failure))) | Err(failure) => failure,
         };
-        self.follow(balancer, &chosen.ids, done)?;
+        let left_out = self.follow(balancer, &chosen, done)?;
         if scope == Scope::All {
             return Err(refused);
         }
         done.warn(CONFIG_ERROR, format!("nothing but the droplets follows the Nodes: {}", refused.message));
-        self.settled(balancer, done)
+        self.settled_unless(left_out, balancer, done)
     }
 
     /// The droplets that an existing one should have.
@@ -112,6 +114,7 @@ impl Work<'_> {
         &self,
         balancer: &mut Balancer,
         plan: &Spec,
+        chosen: &Chosen<'_>,
         scope: Scope,
         done: &mut Done,
     ) -> Result<Vec<Ingress>, Unchanged> {
@@ -123,18 +126,38 @@ impl Work<'_> {
             if !scope.differences(balancer, &rest).is_empty() {
                 return Err(Unchanged::Refused(unknown));
             }
-            self.follow(balancer, &plan.droplet_ids, done)?;
-            return Ok(self.settled(balancer, done)?);
+            let left_out = self.follow(balancer, chosen, done)?;
+            return Ok(self.settled_unless(left_out, balancer, done)?);
         }
         // Who follows the Nodes asks for no other size.
-        let size = |waits: Option<Failure>| waits.filter(|_| scope == Scope::All).map_or(Ok(()), Err);
-        let (possible, waits) = size::possible(balancer, plan);
+        let size = |waits: Option<Failure>| waits.filter(|_| scope == Scope::All);
+        let wanted = &plan.droplet_ids;
+        let (has, vpc) = (balancer.droplet_ids.clone(), balancer.vpc_uuid.clone());
+        let mut left_out = LeftOut::known(&lacking(&has, wanted), Some(&vpc));
+        let (mut possible, mut waits) = size::possible(balancer, plan);
+        possible.droplet_ids = left_out.rest(wanted, &has);
         if scope.differences(balancer, &possible).is_empty() {
-            let ingress = self.settled(balancer, done)?;
-            size(waits)?;
-            return Ok(ingress);
+            let waits = both(size(waits), self.waiting(&left_out, balancer, chosen, done));
+            return Ok(self.settled_unless(waits, balancer, done)?);
         }
-        let Written { answer, parts, waits: refused } = size::write(balancer, &possible, scope)?;
+        let mut written = size::write(balancer, &possible, scope)?;
+        if api::is_about_droplets(&written.answer) {
+            if !left_out.ask(&written.answer, &possible.droplet_ids, &has) {
+                return Err(stuck(balancer, wanted, &written.answer, done).into());
+            }
+            possible.droplet_ids = left_out.rest(wanted, &has);
+            if scope.differences(balancer, &possible).is_empty() {
+                let waits = both(size(waits), self.waiting(&left_out, balancer, chosen, done));
+                return Ok(self.settled_unless(waits, balancer, done)?);
+            }
+            written = size::write(balancer, &possible, scope)?;
+            if api::is_about_droplets(&written.answer) {
+                return Err(stuck(balancer, wanted, &written.answer, done).into());
+            }
+        }
+        let waiting = self.waiting(&left_out, balancer, chosen, done);
+        let Written { answer, parts, waits: refused } = written;
+        waits = waits.or(refused);
         let changed = match balancers::replaced(&balancer.id, answer)? {
             Replaced::Done(changed) => changed,
             Replaced::Refused(failure) => return Err(Unchanged::Refused(failure)),
@@ -148,28 +171,106 @@ impl Work<'_> {
         done.outcome.changes.push(format!("changed {}: {}", balancer.id, parts.join(", ")));
         // The droplets do not wait for a tag.
         self.mark(balancer, done);
-        let ingress = self.settled(&changed, done)?;
-        size(waits.or(refused))?;
-        Ok(ingress)
+        Ok(self.settled_unless(both(size(waits), waiting), &changed, done)?)
     }
 
     fn settled(&self, balancer: &Balancer, done: &mut Done) -> Result<Vec<Ingress>, Failure> {
         settled(self.service, balancer, self.service_spec, done)
     }
 
-    /// Changes nothing but the droplets: the rest stays as the cloud has it.
-    fn follow(&self, balancer: &Balancer, chosen: &[u64], done: &mut Done) -> Result<(), Failure> {
-        let lacks = |ids: &[u64], of: &[u64]| of.iter().copied().filter(|id| !ids.contains(id)).collect::<Vec<_>>();
-        let (new, old) = (lacks(&balancer.droplet_ids, chosen), lacks(chosen, &balancer.droplet_ids));
-        if balancer.status != "active" || (new.is_empty() && old.is_empty()) {
-            return Ok(());
+    /// The same where something waits.
+    fn settled_unless(
+        &self,
+        waits: Option<Failure>,
+        balancer: &Balancer,
+        done: &mut Done,
+    ) -> Result<Vec<Ingress>, Failure> {
+        let ingress = self.settled(balancer, done)?;
+        waits.map_or(Ok(ingress), Err)
+    }
+
+    /// Why Nodes wait. A Service without address gets that first, and comes again when all are compared.
+    fn waiting(
+        &self,
+        left_out: &LeftOut<'_>,
+        balancer: &Balancer,
+        chosen: &Chosen<'_>,
+        done: &mut Done,
+    ) -> Option<Failure> {
+        let told = left_out.tell(&format!("load balancer {}", balancer.id), chosen, done);
+        told.filter(|_| !self.service.ingress.is_empty())
+    }
+
+    /// Changes nothing but the droplets: the rest stays as the cloud has it. Returns why Nodes wait.
+    fn follow(&self, balancer: &Balancer, chosen: &Chosen<'_>, done: &mut Done) -> Result<Option<Failure>, Failure> {
+        let (has, wanted) = (&balancer.droplet_ids, &chosen.ids);
+        if balancer.status != "active" {
+            return Ok(None);
         }
-        let id = &balancer.id;
-        lookup::written(id);
+        let mut left_out = LeftOut::known(&lacking(has, wanted), Some(&balancer.vpc_uuid));
+        let mut new = lacking(has, &left_out.rest(wanted, has));
         if !new.is_empty() {
-            balancers::add_droplets(id, &new)?;
+            let mut answer = add(balancer, &new)?;
+            if api::is_about_droplets(&answer) {
+                if !left_out.ask(&answer, &new, &[]) {
+                    return Err(stuck(balancer, wanted, &answer, done));
+                }
+                new = lacking(has, &left_out.rest(wanted, has));
+                if !new.is_empty() {
+                    answer = add(balancer, &new)?;
+                }
+            }
+            if api::is_about_droplets(&answer) && !new.is_empty() {
+                return Err(stuck(balancer, wanted, &answer, done));
+            }
+            if !new.is_empty() {
+                answer.done()?;
+                changed_droplets(balancer, done);
+            }
         }
-        done.outcome.changes.push(format!("changed {id}: droplets"));
-        if old.is_empty() { Ok(()) } else { balancers::remove_droplets(id, &old) }
+        if new.is_empty() {
+            take_away(balancer, wanted, done)?;
+        } else {
+            remove(balancer, &lacking(wanted, has), done)?;
+        }
+        Ok(self.waiting(&left_out, balancer, chosen, done))
+    }
+}
+
+/// Of some droplets, those that are not among others.
+fn lacking(others: &[u64], of: &[u64]) -> Vec<u64> {
+    of.iter().copied().filter(|id| !others.contains(id)).collect()
+}
+
+fn add(balancer: &Balancer, new: &[u64]) -> Result<Answer, Failure> {
+    lookup::written(&balancer.id);
+    balancers::add_droplets(&balancer.id, new)
+}
+
+/// Nobody knows which droplets the cloud refuses. Those of Nodes that went are taken away all the same.
+fn stuck(balancer: &Balancer, wanted: &[u64], answer: &Answer, done: &mut Done) -> Failure {
+    take_away(balancer, wanted, done).err().unwrap_or_else(|| answer.failure(Reaction::Retry))
+}
+
+/// Takes away what is not wanted, unless none would be left.
+fn take_away(balancer: &Balancer, wanted: &[u64], done: &mut Done) -> Result<(), Failure> {
+    let old = lacking(wanted, &balancer.droplet_ids);
+    let is_all = old.len() == balancer.droplet_ids.len() && !wanted.is_empty();
+    if is_all { Ok(()) } else { remove(balancer, &old, done) }
+}
+
+fn remove(balancer: &Balancer, old: &[u64], done: &mut Done) -> Result<(), Failure> {
+    if old.is_empty() {
+        return Ok(());
+    }
+    lookup::written(&balancer.id);
+    changed_droplets(balancer, done);
+    balancers::remove_droplets(&balancer.id, old)
+}
+
+fn changed_droplets(balancer: &Balancer, done: &mut Done) {
+    let change = format!("changed {}: droplets", balancer.id);
+    if !done.outcome.changes.contains(&change) {
+        done.outcome.changes.push(change);
     }
 }

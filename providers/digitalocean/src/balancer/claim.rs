@@ -6,13 +6,16 @@ use ccm_sdk::Done;
 use ccm_sdk::types::{Failure, Reaction};
 use ccm_sdk::{Answer, cache};
 
+use super::left_out::LeftOut;
 use super::owner::{another, goes_by, refused};
 use super::service_tag::{is_own, of_other_services, tag_of, words};
 use super::work::Work;
 use super::{lookup, without_tags};
 use crate::annotations as names;
+use crate::api;
 use crate::api::balancers::{self, Balancer, Spec};
 use crate::api::tags;
+use crate::backends::Chosen;
 use crate::certificate;
 
 /// Reasons of Events.
@@ -26,8 +29,13 @@ impl Work<'_> {
     /// Makes a new one, with the Service's tag. The API's description has tags in that request, and does not say that it makes those
     /// that are not there, nor that a token without rights on tags may send them. It is assumed that it does; where it says no,
     /// the tag is made and the request repeated once, and else the load balancer is made without.
-    pub(super) fn create(&self, spec: &mut Spec, done: &mut Done) -> Result<Option<Balancer>, Failure> {
-        let answer = self.post(spec)?;
+    pub(super) fn create(
+        &self,
+        spec: &mut Spec,
+        chosen: &Chosen<'_>,
+        done: &mut Done,
+    ) -> Result<Option<Balancer>, Failure> {
+        let answer = self.post_accepted(spec, chosen, done)?;
         // Without this, one that nobody can make was asked for three times at each try.
         if answer.status() == 404 && spec.certificate().is_some_and(certificate::is_missing) {
             return Ok(None);
@@ -51,6 +59,27 @@ impl Work<'_> {
             done.warn(UNMARKED, unmarked(balancer, &failure));
         }
         Ok(created)
+    }
+
+    /// Without the droplets that the cloud refuses, as long as some are left.
+    fn post_accepted(&self, spec: &mut Spec, chosen: &Chosen<'_>, done: &mut Done) -> Result<Answer, Failure> {
+        let all = std::mem::take(&mut spec.droplet_ids);
+        let mut left_out = LeftOut::known(&all, self.config.vpc.as_deref());
+        spec.droplet_ids =
+            Some(left_out.rest(&all, &[])).filter(|rest| !rest.is_empty()).unwrap_or_else(|| all.clone());
+        let mut answer = self.post(spec)?;
+        if api::is_about_droplets(&answer) && left_out.ask(&answer, &spec.droplet_ids, &[]) {
+            let rest = left_out.rest(&all, &[]);
+            if rest.is_empty() {
+                return Ok(answer);
+            }
+            spec.droplet_ids = rest;
+            answer = self.post(spec)?;
+        }
+        if spec.droplet_ids != all {
+            left_out.tell("the new load balancer", chosen, done);
+        }
+        Ok(answer)
     }
 
     fn post(&self, spec: &Spec) -> Result<Answer, Failure> {

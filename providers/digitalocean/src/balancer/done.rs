@@ -12,6 +12,7 @@ pub(crate) const IGNORED: &str = "LoadBalancerConfigIgnored";
 pub(super) const IMMUTABLE: &str = "LoadBalancerImmutableField";
 pub(super) const ERRORED_REASON: &str = "LoadBalancerErrored";
 pub(super) const RECREATED: &str = "LoadBalancerRecreated";
+pub(super) const REFUSED: &str = "NodesRefused";
 pub(super) const WITHOUT_DROPLET: &str = "NodeWithoutDroplet";
 /// Of Events about the cluster.
 pub(super) const FOREIGN: &str = "NodesOfAnotherCloud";

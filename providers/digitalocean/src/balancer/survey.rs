@@ -5,6 +5,7 @@ use ccm_sdk::load_balancer_survey::{Standing, Wish};
 use ccm_sdk::types::{Backend, Failure};
 
 use super::done::told;
+use super::former;
 use super::lookup::{self, among};
 use super::work::{Work, read};
 use crate::api::balancers::Balancer;
@@ -41,6 +42,7 @@ fn standing(
     let members = members.ok_or_else(|| Failure::retry("a wish names a backend that is not in the list"))?;
     let (service_spec, problems) = read(&wish.service)?;
     let Some(balancer) = among(config, all, &wish.service, &service_spec) else { return Ok(Standing::Missing) };
+    former::seen(balancer);
     let work = Work { config, service: &wish.service, service_spec: &service_spec };
     let fixed = Fixed::of(balancer, &service_spec, config)?;
     let chosen = work.choose(balancer, &fixed, &members, done);

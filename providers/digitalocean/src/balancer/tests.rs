@@ -10,6 +10,7 @@ mod listings;
 mod nonsense;
 mod orphans;
 mod owners;
+mod refused;
 mod requests;
 mod sizes;
 mod without_tags;
@@ -230,6 +231,34 @@ fn do_048_one_that_is_gone_is_made_again_and_people_are_told_of_the_new_address(
     assert_eq!(routes(&cloud), [GET, LIST, POST]);
     assert_eq!(written(&done), [(names::ID, Some("lb-2"))]);
     assert_eq!(done.warnings[0].0, RECREATED);
+}
+
+/// No annotation says which type it had, and the default of today may be another one.
+#[test]
+fn one_that_is_made_again_with_another_type_is_told_with_both() {
+    let rule = json!({"entry_protocol": "tcp", "entry_port": 80, "target_protocol": "tcp", "target_port": 30000});
+    let had = changed("LB-1", json!({"type": "REGIONAL", "forwarding_rules": [rule]}));
+    let looks: [fn(&Service); 2] = [
+        |service| drop(addresses(&ensure(&config(), service, &nodes()))),
+        |service| drop(standings(&config(), &[Wish { service: service.clone(), backends: vec![0, 1] }])),
+    ];
+    for look in looks {
+        for (made, differs) in [("REGIONAL_NETWORK", true), ("REGIONAL", false)] {
+            let service = settled_service(&[]);
+            let cloud = FakeCloud::new().on(GET, one(&had)).on(LIST, many(std::slice::from_ref(&had)));
+            look(&service);
+            let new = changed("lb-2", json!({ "type": made }));
+            let _cloud = cloud.always(GET, not_found()).always(LIST, many(&[])).on(POST, one(&new));
+            // The one listing or answer of before may be left.
+            let mut done = ensure(&config(), &service, &nodes());
+            if done.warnings.is_empty() {
+                done = ensure(&config(), &service, &nodes());
+            }
+            let [(RECREATED, message)] = done.warnings.as_slice() else { panic!("{done:?}") };
+            let told = format!("its type is {made}, and was REGIONAL");
+            assert_eq!(message.contains(&told) && message.contains(names::TYPE), differs, "{message}");
+        }
+    }
 }
 
 /// The answer to its creation was lost, so that it is found by its name in the next call.

@@ -250,3 +250,28 @@ fn annotations_without_effect_are_named() {
     assert_eq!(fields, expected.map(|name| format!("metadata.annotations[{name}]")));
     assert_eq!(remarks(&service, &service_spec, Kind::Regional), []);
 }
+
+#[test]
+fn cookies_that_no_port_can_have_are_named() {
+    let cookies = [(names::STICKY_TYPE, "cookies"), (names::STICKY_NAME, "c"), (names::STICKY_TTL, "300")];
+    let (http, http2) = ((names::PROTOCOL, "http"), (names::PROTOCOL, "http2"));
+    for (more, has_effect) in [
+        (vec![], false),
+        (vec![http2, PASS], false),
+        (vec![(names::TLS_PORTS, "80"), PASS], false),
+        (vec![http], true),
+        (vec![http2, CERT], true),
+        (vec![(names::TLS_PORTS, "80"), CERT], true),
+        (vec![(names::HTTP_PORTS, "80")], true),
+        // What is wrong otherwise is told otherwise.
+        (vec![http2], true),
+    ] {
+        let service = service(&[&cookies[..], &more].concat());
+        let service_spec = ServiceSpec::of(&service).expect("it can be");
+        let told = remarks(&service, &service_spec, Kind::Regional);
+        let fields: Vec<_> = told.iter().map(|problem| (problem.field.as_str(), problem.fatal)).collect();
+        let expected = field(names::STICKY_TYPE);
+        let expected: &[_] = if has_effect { &[] } else { &[(expected.as_str(), false)] };
+        assert_eq!(fields, expected, "{more:?}");
+    }
+}

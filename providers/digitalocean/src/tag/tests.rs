@@ -132,3 +132,24 @@ fn one_that_is_refused_does_not_keep_the_tag_from_the_others() {
     assert_eq!(failures.iter().map(|(subject, _)| subject.clone()).collect::<Vec<_>>(), [service(&[]).subject()]);
     assert_eq!(routes(&cloud).len(), 4);
 }
+
+/// What the cloud says to a tag that is there already is not known. Once it ended the pass for all of the cluster.
+#[test]
+fn a_tag_that_somebody_makes_at_that_moment_is_given_all_the_same() {
+    let no = |status, message: &str| Reply::json(status, json!({ "id": "x", "message": message }).to_string());
+    for (status, message) in
+        [(409, "it exists"), (422, "tag name is already taken"), (422, "it exists"), (400, "it exists")]
+    {
+        let cloud = FakeCloud::new().on(LIST, many(&[balancer("lb-1")])).on(TAG, not_found());
+        let cloud = cloud.on(MAKE, no(status, message)).on(TAG, Reply::status(204));
+        assert_eq!(reconciled(&[service(&[])]), [], "{status} {message}");
+        assert_eq!(routes(&cloud), [LIST, TAG, MAKE, TAG]);
+    }
+    let _cloud = FakeCloud::new()
+        .on(LIST, many(&[balancer("lb-1")]))
+        .on(TAG, not_found())
+        .on(MAKE, no(422, "it cannot be"))
+        .on(TAG, not_found());
+    let failures = reconciled(&[service(&[])]);
+    assert!(failures.len() == 1 && failures[0].1.message.contains("it cannot be"), "{failures:?}");
+}

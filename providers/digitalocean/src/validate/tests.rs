@@ -33,7 +33,6 @@ fn do_192_193_287_what_is_not_ours_is_let_through_unasked() {
     for service in [
         Service { kind: ServiceType::NodePort, ..wrong.clone() },
         Service { deleting: true, ..wrong.clone() },
-        Service { load_balancer_class: Some("other".to_owned()), ..wrong.clone() },
         with(&[(names::TYPE, "abcd"), (names::DISOWN, "true")]),
     ] {
         assert_eq!(judged(&service, None), []);
@@ -41,6 +40,30 @@ fn do_192_193_287_what_is_not_ours_is_let_through_unasked() {
     let unclear = judged(&with(&[(names::DISOWN, "maybe")]), None);
     assert!(unclear[0].fatal && unclear[0].field.contains(names::DISOWN), "{unclear:?}");
     assert_eq!(cloud.lines(), Vec::<String>::new());
+}
+
+/// Which classes are this provider's is the host's to know, and it asks about no others. Once everything of a class passed.
+#[test]
+fn a_service_of_a_class_is_judged_as_any_other() {
+    let of_class = Service { load_balancer_class: Some("ours".to_owned()), ..with(&[(names::TYPE, "abcd")]) };
+    assert_eq!(fatal_fields(&judged(&of_class, None)), [field(names::TYPE)]);
+}
+
+#[test]
+fn an_id_that_can_be_none_is_refused_where_there_is_no_load_balancer_yet() {
+    let judged = |id: &str, before: Option<&Service>| {
+        let problems = validate(&config(), &with(&[(names::ID, id)]), before, false, || None);
+        problems.into_iter().map(|problem| (problem.field, problem.fatal)).collect::<Vec<_>>()
+    };
+    let node_port = Service { kind: ServiceType::NodePort, ..with(&[]) };
+    for id in ["../account", "lb 1"] {
+        for (before, fatal) in [(None, true), (Some(&node_port), true), (Some(&with(&[])), false)] {
+            assert_eq!(judged(id, before), [(field(names::ID), fatal)], "{id}");
+        }
+    }
+    for id in ["lb-1", " lb-1\n", "", " "] {
+        assert_eq!(judged(id, None), [], "{id:?}");
+    }
 }
 
 #[test]

@@ -13,6 +13,8 @@ ccm_sdk::records! {
         pub(crate) size_slug: String,
         pub(crate) region: Region,
         pub(super) networks: Networks,
+        /// Empty where the token may not see it.
+        pub(crate) vpc_uuid: String,
     }
 
     #[derive(Debug, Clone, PartialEq, Eq)]

@@ -22,7 +22,7 @@ use crate::api::{CLOUD, PER_PAGE};
 /// Most pages that one call reads: 20 MiB.
 pub(super) const PAGES: usize = 12;
 
-/// Most pages of an account. Kept, they are some 1.2 MiB of the 4 that the cache has.
+/// Most pages of an account. Kept, they are some 1.6 MiB of the 4 that the cache has.
 const MOST_PAGES: usize = 60;
 
 /// How long what was read serves. The host asks for all Nodes every 5 min.

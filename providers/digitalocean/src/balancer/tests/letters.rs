@@ -56,3 +56,41 @@ fn the_id_of_a_certificate_is_the_same_in_any_case() {
     assert_eq!((done.outcome.failure, done.outcome.changes), (None, vec![]));
     assert_eq!(routes(&cloud), [GET]);
 }
+
+/// As of a copy from a terminal. Once it was as if there were no ID, and a second load balancer was bought.
+#[test]
+fn blanks_around_the_id_of_a_load_balancer_do_not_count() {
+    let service = service(&[(names::ID, " lb-1\n")]);
+    let has = changed("lb-1", json!({"name": "other"}));
+    let cloud = FakeCloud::new().always(LIST, many(std::slice::from_ref(&has))).on(PUT, one(&balancer("lb-1")));
+    let done = ensure(&config(), &service, &nodes());
+    assert_eq!((addresses(&done), routes(&cloud)), (both(), vec![LIST.to_owned(), PUT.to_owned()]));
+    // Others compare it as it is written.
+    assert_eq!((written(&done), reasons(&done)), (vec![(names::ID, Some("lb-1"))], vec![]));
+    let _cloud = cloud.on(GET, one(&balancer("lb-1")));
+    assert_eq!(get(&config(), &Service { ingress: both(), ..service }), Ok(Some(both())));
+}
+
+#[test]
+fn an_id_that_can_be_none_buys_no_load_balancer() {
+    for id in ["../account", "lb 1", "https://cloud.digitalocean.com/networking/load_balancers/lb-1"] {
+        let service = service(&[(names::ID, id)]);
+        let cloud = FakeCloud::new().always(LIST, many(&[]));
+        for (service, asked) in [(service.clone(), 0), (Service { ingress: both(), ..service.clone() }, 1)] {
+            let done = ensure(&config(), &service, &nodes());
+            let failure = done.outcome.failure.as_ref().expect("it is wrong");
+            let field = format!("metadata.annotations[{}]", names::ID);
+            assert_eq!((failure.reaction, failure.field.as_ref()), (Reaction::Invalid, Some(&field)));
+            assert!(failure.message.contains(id), "{}", failure.message);
+            assert_eq!((written(&done), cloud.lines().len()), (vec![], asked));
+        }
+        // What has its name is its own, and its ID is written instead.
+        for change in [ensure, update_backends] {
+            let _cloud = FakeCloud::new().on(LIST, many(&[balancer("lb-1")]));
+            let done = change(&config(), &Service { ingress: both(), ..service.clone() }, &nodes());
+            assert_eq!((addresses(&done), written(&done)), (both(), vec![(names::ID, Some("lb-1"))]));
+            let [(IGNORED, message)] = done.warnings.as_slice() else { panic!("{done:?}") };
+            assert!(message.contains(id) && message.contains("lb-1"), "{message}");
+        }
+    }
+}

@@ -283,16 +283,26 @@ async fn digitaloceans_policies_judge_as_its_webhook_does_but_for_what_the_guide
     let cloud = Cloud::calm().await;
     let ca = Authority::new();
     let webhook = Webhook::new(&stage, &ca);
-    let mut host = start(&stage, &cloud, &webhook, &[]).await;
+    let served = "--load-balancer-class=digitalocean.example/lb";
+    let mut host = start(&stage, &cloud, &webhook, &[served]).await;
     webhook.configure(&ca).await;
     webhook.await_denied([(digitalocean!("size-unit"), "three")], "denied the request: metadata.annotations").await;
     let cases: Vec<&Case> = DIGITALOCEAN.iter().collect();
+    let classes = async || {
+        for (class, verdict) in [("digitalocean.example/lb", Denied), ("theirs.example/lb", Silent)] {
+            let mut service = of(&DIGITALOCEAN[2]);
+            merge(&mut service, json!({ "spec": { "loadBalancerClass": class } }));
+            assert_eq!(judged(client, &service).await.0, verdict, "{class}");
+        }
+    };
     compare(client, &cases, of, true).await;
+    classes().await;
 
     let token = format!("--credential=access-token=file:{}", stage.file("token", TOKEN).display());
-    let text = policies("digitalocean", &[&token, "--allow-host=api.digitalocean.com"]);
+    let text = policies("digitalocean", &[&token, "--allow-host=api.digitalocean.com", served]);
     replace(client, &text, Some(&of(&DIGITALOCEAN[2])), [&of(&DIGITALOCEAN[4]), &of(&DIGITALOCEAN[8])]).await;
     compare(client, &cases, of, false).await;
+    classes().await;
     assert!(host.terminate().await.unwrap().success());
     cloud.check().unwrap();
     cloud.unsettled("only the webhook is asked: no host serves anything here");

@@ -1,0 +1,289 @@
+//! Droplets that the cloud refuses: the others do not wait for them.
+
+use super::*;
+
+const DROPLET: &str = "api GET /v2/droplets/101";
+const DROPLETS: &str = "api GET /v2/droplets";
+const MORE: &str = "api POST /v2/load_balancers/lb-1/droplets";
+const LESS: &str = "api DELETE /v2/load_balancers/lb-1/droplets";
+const REFUSED: &str = "NodesRefused";
+
+fn no(message: &str) -> Reply {
+    Reply::json(422, json!({ "id": "unprocessable_entity", "message": message }).to_string())
+}
+
+fn no_such() -> Reply {
+    no("droplet 101 does not exist")
+}
+
+fn other_vpc() -> Reply {
+    no("some of the specified target droplets don't belong to the same VPC as the Load Balancer")
+}
+
+fn droplet(id: u64, vpc: &str) -> Reply {
+    Reply::json(200, json!({ "droplet": { "id": id, "name": "x", "vpc_uuid": vpc } }).to_string())
+}
+
+/// Another port than the Service has, and of the droplets these.
+fn outdated(droplets: Value) -> Value {
+    changed("lb-1", json!({ "forwarding_rules": [], "droplet_ids": droplets, "vpc_uuid": "v-1" }))
+}
+
+fn updated(droplets: Value) -> Value {
+    changed("lb-1", json!({ "droplet_ids": droplets, "vpc_uuid": "v-1" }))
+}
+
+/// The only one that was told of Nodes that are left out.
+fn told(done: &Done) -> &str {
+    let all: Vec<&str> =
+        done.warnings.iter().filter(|(reason, _)| *reason == REFUSED).map(|(_, text)| &**text).collect();
+    let [one] = all.as_slice() else { panic!("{done:?}") };
+    one
+}
+
+/// It has its other changes, without the Node of droplet 101, which comes in a while.
+fn goes_without(done: &Done, why: &str) {
+    let told = told(done);
+    assert!(told.contains("lb-1") && told.contains("n101") && !told.contains("n100") && told.contains(why), "{told}");
+    let failure = done.outcome.failure.as_ref().expect("it comes again");
+    assert_eq!((failure.reaction, failure.retry_after_ms), (Reaction::Pending, Some(300_000)));
+    assert!(failure.message.contains("n101"), "{}", failure.message);
+}
+
+/// Once no port and no Node was followed any more, for as long as the Node was there.
+#[test]
+fn a_droplet_that_is_gone_keeps_nothing_from_the_others() {
+    for change in [ensure, update_backends] {
+        let has = outdated(json!([9, 100]));
+        let cloud = FakeCloud::new()
+            .on(LIST, many(std::slice::from_ref(&has)))
+            .on(GET, one(&has))
+            .on(PUT, no_such())
+            .on(DROPLET, not_found())
+            .on(PUT, one(&updated(json!([100]))));
+        let done = change(&config(), &settled_service(&[]), &nodes());
+        goes_without(&done, "kubectl delete node");
+        assert_eq!(routes(&cloud)[1..], [PUT, DROPLET, PUT]);
+        assert_eq!(body(&cloud, 1)["droplet_ids"], json!([100, 101]));
+        let last = body(&cloud, 3);
+        assert_eq!((&last["droplet_ids"], last["forwarding_rules"].as_array().map(Vec::len)), (&json!([100]), Some(1)));
+        assert_eq!(done.outcome.changes.len(), 1, "{done:?}");
+    }
+}
+
+#[test]
+fn one_that_was_refused_is_tried_again_in_a_while_and_costs_nothing_until_then() {
+    let service = settled_service(&[]);
+    let cloud = FakeCloud::new()
+        .always(GET, one(&updated(json!([100]))))
+        .on(PUT, no_such())
+        .on(DROPLET, not_found())
+        .on(DROPLET, not_found());
+    for _ in 0..3 {
+        goes_without(&ensure(&config(), &service, &nodes()), "delete node");
+    }
+    // It lacks nothing else, so that nothing else is written.
+    assert_eq!(routes(&cloud), [GET, PUT, DROPLET, GET, GET]);
+    // Whoever comes new is followed at once.
+    let all: Vec<Backend> = nodes().into_iter().chain([backend(102, &["e4", "e6"])]).collect();
+    let cloud = cloud.on(PUT, one(&updated(json!([100, 102]))));
+    goes_without(&ensure(&config(), &service, &all), "delete node");
+    assert_eq!(
+        (routes(&cloud)[5..].to_vec(), &body(&cloud, 6)["droplet_ids"]),
+        (vec![GET.into(), PUT.into()], &json!([100, 102]))
+    );
+    // It has appeared.
+    cloud.pass(301);
+    let cloud = cloud.on(PUT, one(&balancer("lb-1")));
+    assert_eq!(addresses(&ensure(&config(), &service, &nodes())), both());
+    assert_eq!(body(&cloud, 8)["droplet_ids"], json!([100, 101]));
+}
+
+#[test]
+fn a_droplet_of_another_vpc_is_left_out_and_named() {
+    let cloud = FakeCloud::new()
+        .on(GET, one(&outdated(json!([100]))))
+        .on(PUT, other_vpc())
+        .on(DROPLET, droplet(101, "v-2"))
+        .on(PUT, one(&updated(json!([100]))));
+    let done = ensure(&config(), &settled_service(&[]), &nodes());
+    goes_without(&done, "v-1");
+    assert!(told(&done).contains("node.kubernetes.io/exclude-from-external-load-balancers"), "{done:?}");
+    assert_eq!(routes(&cloud), [GET, PUT, DROPLET, PUT]);
+    // Of a cloud that does not tell VPCs nobody is to blame.
+    let cloud = FakeCloud::new()
+        .on(GET, one(&outdated(json!([100, 101]))))
+        .on(PUT, other_vpc())
+        .on("api GET /v2/droplets/100", droplet(100, ""))
+        .on(DROPLET, droplet(101, ""));
+    assert_eq!(failure(&ensure(&config(), &settled_service(&[]), &nodes())), (Reaction::Retry, None));
+    assert_eq!(routes(&cloud)[..2], [GET, PUT]);
+}
+
+#[test]
+fn where_nobody_is_to_blame_it_is_tried_again_and_nodes_that_went_are_taken_away() {
+    for reply in [droplet(101, "v-1"), droplet(102, "v-2"), Reply::status(500), Reply::status(404)] {
+        let cloud = FakeCloud::new()
+            .on(GET, one(&outdated(json!([100, 9]))))
+            .on(PUT, no_such())
+            .always(DROPLET, reply)
+            .on("api GET /v2/droplets/100", droplet(100, "v-1"))
+            .on(LESS, Reply::status(204));
+        let done = ensure(&config(), &settled_service(&[]), &nodes());
+        assert_eq!((failure(&done), reasons(&done)), ((Reaction::Retry, None), vec![]));
+        assert!(
+            done.outcome.failure.as_ref().is_some_and(|failure| failure.message.contains("droplet 101 does not exist"))
+        );
+        let last = cloud.requests().len() - 1;
+        assert_eq!((routes(&cloud)[last].as_str(), body(&cloud, last)), (LESS, json!({ "droplet_ids": [9] })));
+        assert_eq!(done.outcome.changes, ["changed lb-1: droplets"]);
+    }
+    // One that would be without any keeps them.
+    let cloud = FakeCloud::new()
+        .on(GET, one(&outdated(json!([9]))))
+        .on(PUT, no_such())
+        .always(DROPLET, droplet(101, "v-1"))
+        .on("api GET /v2/droplets/100", droplet(100, "v-1"));
+    assert_eq!(failure(&ensure(&config(), &settled_service(&[]), &nodes())), (Reaction::Retry, None));
+    assert!(!routes(&cloud).iter().any(|line| line == LESS), "{:?}", cloud.lines());
+}
+
+#[test]
+fn no_load_balancer_is_left_without_any_droplet() {
+    let only = &nodes()[1..];
+    let cloud = FakeCloud::new()
+        .on(GET, one(&outdated(json!([9]))))
+        .on(PUT, no_such())
+        .on(DROPLET, not_found())
+        .on(PUT, one(&updated(json!([9]))));
+    goes_without(&ensure(&config(), &settled_service(&[]), only), "delete node");
+    assert_eq!(body(&cloud, 3)["droplet_ids"], json!([9]));
+    // None is made without either.
+    let cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, no_such()).on(DROPLET, not_found());
+    let done = ensure(&config(), &service(&[]), only);
+    assert_eq!((failure(&done).0, written(&done), routes(&cloud).len()), (Reaction::Retry, vec![], 3));
+    assert!(
+        done.outcome.failure.as_ref().is_some_and(|failure| failure.message.contains("does not exist")),
+        "{done:?}"
+    );
+}
+
+#[test]
+fn a_new_one_is_made_without_the_droplets_that_are_refused() {
+    let in_v2 = Config { vpc: Some("v-2".to_owned()), ..config() };
+    for (config, reply, answer, why) in
+        [(config(), no_such(), not_found(), "delete node"), (in_v2, other_vpc(), droplet(101, "v-1"), "v-2")]
+    {
+        let cloud = FakeCloud::new()
+            .on(LIST, many(&[]))
+            .on(POST, reply)
+            .on("api GET /v2/droplets/100", droplet(100, "v-2"))
+            .on(DROPLET, answer)
+            .on(POST, one(&changed("lb-1", json!({ "droplet_ids": [100], "status": "new" }))));
+        let done = ensure(&config, &service(&[]), &nodes());
+        let told = told(&done);
+        assert!(told.contains("n101") && !told.contains("n100") && told.contains(why), "{told}");
+        assert_eq!(
+            (failure(&done), written(&done)),
+            ((Reaction::Pending, Some(2_000)), vec![(names::ID, Some("lb-1"))])
+        );
+        assert_eq!(body(&cloud, cloud.requests().len() - 1)["droplet_ids"], json!([100]));
+        // It gets its address, although the Node is still refused.
+        let has = changed("lb-1", json!({ "droplet_ids": [100], "vpc_uuid": "v-2" }));
+        let cloud = cloud.on(LIST, many(&[has]));
+        let waiting = service(&[(names::ID, "lb-1")]);
+        assert_eq!(addresses(&ensure(&config, &waiting, &nodes())), both());
+        assert!(!routes(&cloud).iter().any(|line| line == PUT), "{:?}", cloud.lines());
+    }
+    // Another Service does not ask once more.
+    let cloud = FakeCloud::new()
+        .always(LIST, many(&[]))
+        .on(POST, no_such())
+        .on("api GET /v2/droplets/100", droplet(100, "v-2"))
+        .on(DROPLET, not_found())
+        .always(POST, one(&updated(json!([100]))));
+    ensure(&config(), &service(&[]), &nodes());
+    ensure(&config(), &Service { uid: "other".to_owned(), ..service(&[]) }, &nodes());
+    assert_eq!(routes(&cloud)[5..], [LIST, POST]);
+}
+
+#[test]
+fn of_many_those_are_asked_for_that_the_cloud_names_and_the_listing_lacks() {
+    let all: Vec<Backend> = (101..=140).map(|id| backend(id, &["e4", "e6"])).collect();
+    let listed: Vec<Value> =
+        (102..=140).map(|id| json!({ "id": id, "vpc_uuid": if id == 120 { "v-2" } else { "v-1" } })).collect();
+    let listed = json!({ "droplets": listed, "meta": { "total": listed.len() } }).to_string();
+    let cloud = FakeCloud::new()
+        .on(GET, one(&updated(json!([]))))
+        .on(PUT, no_such())
+        .on(DROPLETS, Reply::json(200, listed))
+        .on(DROPLET, not_found())
+        .on(PUT, one(&updated(json!([]))));
+    let done = ensure(&config(), &settled_service(&[]), &all);
+    assert_eq!(failure(&done), (Reaction::Pending, Some(300_000)));
+    assert_eq!(reasons(&done), [REFUSED, REFUSED]);
+    assert!(done.warnings[0].1.contains("n101") && done.warnings[1].1.contains("n120"), "{done:?}");
+    assert_eq!(routes(&cloud), [GET, PUT, DROPLETS, DROPLET, PUT]);
+    let wanted: Vec<u64> = (102..=140).filter(|id| *id != 120).collect();
+    assert_eq!(body(&cloud, 4)["droplet_ids"], json!(wanted));
+    // Where there is no listing, twenty are.
+    let cloud =
+        FakeCloud::new().on(GET, one(&updated(json!([])))).on(PUT, no_such()).always(DROPLETS, Reply::status(401));
+    assert_eq!(failure(&ensure(&config(), &settled_service(&[]), &all)).0, Reaction::Retry);
+    assert_eq!(routes(&cloud).iter().filter(|line| line.starts_with("api GET /v2/droplets/")).count(), 20);
+    assert!(routes(&cloud).contains(&DROPLET.to_owned()));
+}
+
+/// Where the Service asks for something wrong, the droplets alone are changed.
+#[test]
+fn droplets_that_follow_alone_go_without_the_refused_ones_too() {
+    for change in [ensure, update_backends] {
+        let has = updated(json!([9]));
+        let cloud = FakeCloud::new()
+            .on(GET, one(&has))
+            .on(LIST, many(std::slice::from_ref(&has)))
+            .on(MORE, no_such())
+            .on("api GET /v2/droplets/100", droplet(100, "v-1"))
+            .on(DROPLET, not_found())
+            .on(MORE, Reply::status(204))
+            .on(LESS, Reply::status(204));
+        let done = change(&config(), &settled_service(&[(names::HEALTH_INTERVAL, "soon")]), &nodes());
+        let is_ensure = routes(&cloud)[0] == GET;
+        let expected = if is_ensure { Reaction::Invalid } else { Reaction::Pending };
+        assert_eq!(failure(&done).0, expected);
+        assert!(told(&done).contains("n101"));
+        let last = cloud.requests().len() - 1;
+        assert_eq!(routes(&cloud)[last - 1..], [MORE, LESS]);
+        assert_eq!(body(&cloud, last - 1), json!({ "droplet_ids": [100] }));
+        assert_eq!(body(&cloud, last), json!({ "droplet_ids": [9] }));
+    }
+    // Nobody is to blame: who went is taken away all the same.
+    let cloud = FakeCloud::new()
+        .on(GET, one(&updated(json!([9, 100]))))
+        .on(MORE, no_such())
+        .always(DROPLET, droplet(101, "v-1"))
+        .on("api GET /v2/droplets/100", droplet(100, "v-1"))
+        .on(LESS, Reply::status(204));
+    let done = ensure(&config(), &settled_service(&[(names::HEALTH_INTERVAL, "soon")]), &nodes());
+    assert_eq!(failure(&done).0, Reaction::Retry);
+    assert_eq!(body(&cloud, cloud.requests().len() - 1), json!({ "droplet_ids": [9] }));
+}
+
+#[test]
+fn a_size_that_waits_and_a_droplet_that_is_refused_are_told_both() {
+    let waits = "Load Balancer can only be resized once every hour, last resized at: 1970-01-01T00:00:00Z";
+    let cloud = FakeCloud::new()
+        .on(GET, one(&outdated(json!([100]))))
+        .on(PUT, no("x: only be resized once every hour"))
+        .on(PUT, no_such())
+        .on(DROPLET, not_found())
+        .on(PUT, no(waits))
+        .on(PUT, one(&updated(json!([100]))));
+    let done = ensure(&config(), &settled_service(&[(names::SIZE_UNIT, "3")]), &nodes());
+    let failure = done.outcome.failure.as_ref().expect("both wait");
+    assert_eq!(failure.reaction, Reaction::Pending);
+    assert!(failure.message.contains("keeps the size") && failure.message.contains("n101"), "{}", failure.message);
+    assert!(told(&done).contains("n101"));
+    assert_eq!(done.outcome.changes, ["changed lb-1: forwarding rules"]);
+    assert!(routes(&cloud).ends_with(&[PUT.to_owned()]));
+}
