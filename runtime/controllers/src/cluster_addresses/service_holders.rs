@@ -20,6 +20,9 @@ use crate::view::service::{ingress, is_deleting, is_load_balancer};
 /// How long the store may take to show what was written. Whoever could not write it asks its provider again, and reserves it again.
 const RESERVED_FOR: Duration = Duration::from_secs(2 * 60);
 
+/// Most `spec.externalIPs` of a Service that count.
+const MAX_EXTERNAL_IPS: usize = 16;
+
 /// The Services that are about to get an address.
 #[derive(Default)]
 pub(super) struct Reservations {
@@ -150,10 +153,11 @@ fn may_have(service: &Service, other: &Service) -> bool {
     is_another(service, other) && is_load_balancer(other)
 }
 
-/// `spec.externalIPs` of a Service.
+/// Those of `spec.externalIPs` of a Service that count. Anybody who may write Services may write any address there, whether or not it leads to
+/// the cluster: with all of a cloud's in one Service, no new load balancer would get any.
 fn external_ips(service: &Service) -> impl Iterator<Item = IpAddr> {
     let all = service.spec.as_ref().and_then(|spec| spec.external_ips.as_deref()).unwrap_or_default();
-    all.iter().filter_map(|text| text.parse().ok()).map(|ip: IpAddr| ip.to_canonical())
+    all.iter().take(MAX_EXTERNAL_IPS).filter_map(|text| text.parse().ok()).map(|ip: IpAddr| ip.to_canonical())
 }
 
 impl ClusterAddresses {
