@@ -12,7 +12,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::address_target::AddressTarget;
+use super::address_target::{AddressTarget, parse_ip};
 use super::{AddressClash, ClusterAddresses};
 use crate::store::Node;
 use crate::view::node::is_uninitialized;
@@ -207,13 +207,6 @@ impl ClusterAddresses {
     pub(crate) fn write_of(&self, name: &str) -> AddressWrite {
         AddressWrite { index: Arc::clone(&self.index), node: name.into(), targets: vec![] }
     }
-
-    /// Any Node that has it, in whatever state.
-    pub(super) fn any_node_with(&self, target: &AddressTarget) -> Option<String> {
-        let has_it =
-            |node: &Node| node.addresses.iter().any(|(_, text)| AddressTarget::of(text).as_ref() == Some(target));
-        self.nodes.as_ref()?.find(has_it).map(|node| node.name_any())
-    }
 }
 
 /// What nobody else has: its addresses and its machine.
@@ -299,13 +292,12 @@ fn keeps(other: &Node, target: &AddressTarget, kind: AddressKind) -> bool {
     }
 }
 
-/// Whether any network of pods has it, by what the Nodes say.
-pub(super) fn pod_range(nodes: &Store<Node>, ip: IpAddr) -> Option<IpNet> {
-    let range = |node: &Node| pod_ranges(node).find(|range| range.contains(&ip));
-    nodes.find(|node| range(node).is_some()).and_then(|node| range(&node))
+/// The IP addresses of a Node, in whatever state it is.
+pub(super) fn ips_of_node(node: &Node) -> impl Iterator<Item = IpAddr> {
+    node.addresses.iter().filter_map(|(_, text)| parse_ip(text))
 }
 
 /// The networks of the pods of a Node.
-fn pod_ranges(node: &Node) -> impl Iterator<Item = IpNet> {
+pub(super) fn pod_ranges(node: &Node) -> impl Iterator<Item = IpNet> {
     node.pod_cidrs.iter().filter_map(|text| text.parse::<IpNet>().ok()).map(|range| range.trunc())
 }

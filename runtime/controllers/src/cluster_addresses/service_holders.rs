@@ -2,23 +2,26 @@
 //!
 //! What is being written is in the store later. Two Services whose providers name the same address at that moment would both get it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::SharedAddresses;
 use k8s_openapi::api::core::v1::Service;
-use kube::runtime::reflector::ObjectRef;
+use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::time::Instant;
 
-use super::address_target::AddressTarget;
-use super::node_holders::pod_range;
+use super::node_holders::{ips_of_node, pod_ranges};
 use super::{AddressClash, ClusterAddresses, cluster_ips, ips};
 use crate::object_name::ObjectName as _;
 use crate::view::service::{ingress, is_deleting, is_load_balancer};
 
 /// How long the store may take to show what was written. Whoever could not write it asks its provider again, and reserves it again.
 const RESERVED_FOR: Duration = Duration::from_secs(2 * 60);
+
+/// Most `spec.externalIPs` of a Service that count.
+const MAX_EXTERNAL_IPS: usize = 16;
 
 /// The Services that are about to get an address.
 #[derive(Default)]
@@ -46,15 +49,21 @@ impl ClusterAddresses {
         shared: SharedAddresses,
         has_given_up: impl Fn(&Service) -> bool,
     ) -> Result<(), (IpAddr, AddressClash)> {
-        let own: Vec<IpAddr> = ips(&ingress(service)).collect();
-        let new: Vec<IpAddr> = wanted.iter().filter(|ip| !own.contains(ip)).copied().collect();
+        let own: HashSet<IpAddr> = ips(&ingress(service)).collect();
+        let mut known = HashSet::new();
+        let wanted: Vec<IpAddr> = wanted.iter().filter(|ip| known.insert(**ip)).copied().collect();
+        let new: HashSet<IpAddr> = wanted.iter().filter(|ip| !own.contains(ip)).copied().collect();
+        let holders = self.holders(service, &new, shared, &has_given_up);
         // Until all are taken: nobody else looks meanwhile.
         let mut reserved = self.reserved.lock();
         let clash = |ip: &IpAddr| {
-            self.clash(*ip).or_else(|| {
-                let other = || self.holder(service, *ip, shared, &reserved, &has_given_up);
-                if new.contains(ip) { other() } else { None }
-            })
+            let reserved_for = || {
+                let other = self.reserved_for(*ip, &reserved).filter(|other| may_have(service, other))?;
+                let keeps_it = !shared.services && !has_given_up(&other);
+                keeps_it.then(|| AddressClash::LoadBalancer(name_of(&other)))
+            };
+            let other = || holders.get(ip).cloned().or_else(reserved_for);
+            self.clash(*ip).or_else(|| if new.contains(ip) { other() } else { None })
         };
         if let Some(refused) = wanted.iter().find_map(|ip| Some((*ip, clash(ip)?))) {
             return Err(refused);
@@ -69,44 +78,86 @@ impl ClusterAddresses {
         Ok(())
     }
 
-    /// Who else has an address, and does not share it.
-    fn holder(
+    /// Who else has any of the addresses, and does not share it.
+    fn holders(
         &self,
         service: &Service,
-        ip: IpAddr,
+        wanted: &HashSet<IpAddr>,
         shared: SharedAddresses,
-        reserved: &Reservations,
         has_given_up: &impl Fn(&Service) -> bool,
-    ) -> Option<AddressClash> {
-        let node = || if shared.nodes { None } else { self.any_node_with(&AddressTarget::Ip(ip)) };
-        let pods = || self.nodes.as_ref().and_then(|nodes| pod_range(nodes, ip));
-        let pods = || self.pod_ranges.iter().find(|range| range.contains(&ip)).copied().or_else(pods);
-        let cluster = node().map(AddressClash::Node).or_else(|| pods().map(AddressClash::PodRange));
-        let cluster = cluster.or_else(|| self.cluster_ip(ip));
-        if cluster.is_some() || shared.services {
-            return cluster;
+    ) -> HashMap<IpAddr, AddressClash> {
+        let mut holders = Holders { wanted, found: HashMap::new() };
+        if wanted.is_empty() {
+            return holders.found;
         }
-        let services = self.services.as_ref()?;
-        let name = |other: &Service| ObjectRef::from_obj(other).object_name();
-        let is_another = |other: &Service| other.metadata.uid != service.metadata.uid && !is_deleting(other);
-        if let Some(other) = services.find(|other| is_another(other) && external_ips(other).any(|known| known == ip)) {
-            return Some(AddressClash::ExternalIp(name(&other)));
+        let nodes = self.nodes.as_ref().map(Store::state).unwrap_or_default();
+        for node in nodes.iter().filter(|_| !shared.nodes) {
+            holders.add(ips_of_node(node), || AddressClash::Node(node.name_any()));
         }
-        let may_have = |other: &Service| is_another(other) && is_load_balancer(other) && !has_given_up(other);
-        let has = |other: &Service| may_have(other) && ips(&ingress(other)).any(|known| known == ip);
-        let reserved_for = || {
-            let reservation = reserved.all.get(&ip).filter(|reservation| reservation.since.elapsed() < RESERVED_FOR)?;
-            services.get(&reservation.service).filter(|other| other.metadata.uid == reservation.uid && may_have(other))
-        };
-        let other = services.find(has).or_else(reserved_for);
-        other.map(|other| AddressClash::LoadBalancer(name(&other)))
+        for range in self.pod_ranges.iter().copied().chain(nodes.iter().flat_map(|node| pod_ranges(node))) {
+            let ips: Vec<IpAddr> = wanted.iter().filter(|ip| range.contains(*ip)).copied().collect();
+            holders.add(ips.into_iter(), || AddressClash::PodRange(range));
+        }
+        let services = self.services.as_ref().map(Store::state).unwrap_or_default();
+        for other in &services {
+            holders.add(cluster_ips(other), || AddressClash::ClusterIp(name_of(other)));
+        }
+        if shared.services {
+            return holders.found;
+        }
+        for other in services.iter().filter(|other| is_another(service, other)) {
+            holders.add(external_ips(other), || AddressClash::ExternalIp(name_of(other)));
+        }
+        for other in services.iter().filter(|other| may_have(service, other)) {
+            let places = ingress(other);
+            if ips(&places).any(|ip| wanted.contains(&ip)) && !has_given_up(other) {
+                holders.add(ips(&places), || AddressClash::LoadBalancer(name_of(other)));
+            }
+        }
+        holders.found
+    }
+
+    /// The Service that is about to get an address.
+    fn reserved_for(&self, ip: IpAddr, reserved: &Reservations) -> Option<Arc<Service>> {
+        let reservation = reserved.all.get(&ip).filter(|reservation| reservation.since.elapsed() < RESERVED_FOR)?;
+        let service = self.services.as_ref()?.get(&reservation.service)?;
+        (service.metadata.uid == reservation.uid).then_some(service)
     }
 }
 
-/// `spec.externalIPs` of a Service.
+/// Who has addresses, found for all of them at once: every Node and every Service is read for that.
+struct Holders<'a> {
+    wanted: &'a HashSet<IpAddr>,
+    found: HashMap<IpAddr, AddressClash>,
+}
+
+impl Holders<'_> {
+    /// Somebody has these. Whoever was added first is told.
+    fn add(&mut self, ips: impl Iterator<Item = IpAddr>, clash: impl Fn() -> AddressClash) {
+        for ip in ips.filter(|ip| self.wanted.contains(ip)) {
+            self.found.entry(ip).or_insert_with(&clash);
+        }
+    }
+}
+
+fn name_of(service: &Service) -> String {
+    ObjectRef::from_obj(service).object_name()
+}
+
+fn is_another(service: &Service, other: &Service) -> bool {
+    other.metadata.uid != service.metadata.uid && !is_deleting(other)
+}
+
+/// Whether the address of another Service's load balancer is its own.
+fn may_have(service: &Service, other: &Service) -> bool {
+    is_another(service, other) && is_load_balancer(other)
+}
+
+/// Those of `spec.externalIPs` of a Service that count. Anybody who may write Services may write any address there, whether or not it leads to
+/// the cluster: with all of a cloud's in one Service, no new load balancer would get any.
 fn external_ips(service: &Service) -> impl Iterator<Item = IpAddr> {
     let all = service.spec.as_ref().and_then(|spec| spec.external_ips.as_deref()).unwrap_or_default();
-    all.iter().filter_map(|text| text.parse().ok()).map(|ip: IpAddr| ip.to_canonical())
+    all.iter().take(MAX_EXTERNAL_IPS).filter_map(|text| text.parse().ok()).map(|ip: IpAddr| ip.to_canonical())
 }
 
 impl ClusterAddresses {

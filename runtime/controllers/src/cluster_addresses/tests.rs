@@ -179,6 +179,49 @@ async fn the_addresses_of_the_api_servers_name_are_known_as_they_change() {
     }
 }
 
+/// All Nodes and Services were once gone through for each of 5,000 addresses of one answer, while nobody else got any.
+#[tokio::test(start_paused = true)]
+async fn who_has_the_addresses_of_a_load_balancer_is_looked_up_once_for_all_of_them() {
+    let (nodes, mut store) = reflector::store::<Node>();
+    store.apply_watcher_event(&Event::Apply(node("a").address("InternalIP", "10.0.0.7").object()));
+    let (services, mut writer) = reflector::store::<Service>();
+    let service = |name: &str, ip: &str| -> Service {
+        let service = json!({
+            "metadata": { "name": name, "namespace": "default", "uid": name },
+            "spec": { "type": "LoadBalancer" },
+            "status": { "loadBalancer": { "ingress": [{ "ip": ip }] } },
+        });
+        serde_json::from_value(service).unwrap()
+    };
+    for number in 0..100 {
+        writer.apply_watcher_event(&Event::Apply(service(&format!("web-{number}"), &format!("203.0.113.{number}"))));
+    }
+    let addresses = ClusterAddresses::new(AddressSources {
+        nodes: Some(nodes),
+        services: Some(services),
+        ..AddressSources::default()
+    });
+    let new = service("new", "198.51.100.200");
+    let free: Vec<IpAddr> = (0..64).map(|number| ip(&format!("198.51.100.{number}"))).collect();
+    let take = |last: &[&str]| {
+        let wanted: Vec<IpAddr> = free.iter().chain(&free).copied().chain(last.iter().map(|text| ip(text))).collect();
+        let looked = std::cell::Cell::new(0);
+        let look = |_: &Service| {
+            looked.set(looked.get() + 1);
+            false
+        };
+        let taken = addresses.take_for(&new, &wanted, ccm_cloud::SharedAddresses::default(), look);
+        let refused = taken.err().map(|(ip, clash)| format!("{ip} is {clash}"));
+        (refused, looked.get())
+    };
+    assert_eq!(take(&[]), (None, 0));
+    let of_web = "203.0.113.7 is the address of Service default/web-7";
+    assert_eq!(take(&["203.0.113.7", "10.0.0.7"]), (Some(of_web.to_owned()), 1));
+    assert_eq!(take(&["10.0.0.7", "203.0.113.7"]), (Some("10.0.0.7 is an address of node a".to_owned()), 1));
+    // It has one of them already, and wants one that is no place.
+    assert_eq!(take(&["198.51.100.200", "127.0.0.1"]).0.as_deref(), Some("127.0.0.1 is a loopback address"));
+}
+
 /// A machine said that it has the address of a pod, or of a load balancer, and their traffic went there.
 #[tokio::test(start_paused = true)]
 async fn no_node_gets_an_address_of_anothers_pods_or_of_a_load_balancer() {

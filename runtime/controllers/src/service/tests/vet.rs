@@ -69,6 +69,25 @@ async fn an_address_of_the_cluster_of_a_node_or_of_another_service_is_not_writte
     }
 }
 
+/// A tenant may write any address there, and once kept all of a cloud from every load balancer with one Service.
+#[tokio::test(start_paused = true)]
+async fn of_the_external_ips_of_a_service_so_few_count_that_nobody_keeps_the_addresses_of_a_cloud() {
+    let mut bench = cluster();
+    let many: Vec<String> = (0..200).map(|number| format!("203.0.113.{}", number + 20)).collect();
+    bench.edit("inner", &json!({ "spec": { "externalIPs": many } }));
+    bench.cloud.fail("ensure", "web", [failure(Reaction::Retry, "not yet")]);
+    bench.sync("web").await;
+    let job = bench.job("web").unwrap();
+    let refused = |ip: &str| bench.syncer.vetted(&job, at(ip)).failure.map(|failure| failure.message);
+    for kept in [20, 35] {
+        let told = refused(&format!("203.0.113.{kept}")).unwrap();
+        assert!(told.contains("in spec.externalIPs of Service default/inner"), "{told}");
+    }
+    for free in [36, 219] {
+        assert_eq!(refused(&format!("203.0.113.{free}")), None);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_a_service_has_stays_and_what_is_free_or_shared_by_grant_is_written() {
     let mut bench = cluster();
