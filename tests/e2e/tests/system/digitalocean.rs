@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `nodes` | Nodes and their droplets: initialised, switched off, gone |
 //! | `balancers` | Services and their load balancers: made, changed, followed, handed over, deleted |
+//! | `refused` | droplets that no load balancer takes: the others do not wait for them |
 //! | `plan` | what `wasm-ccm plan` shows, and that it is what `run` does; and that what is ensured is stable |
 //! | `dry_run` | a host beside another manager that shows what it would write, and writes nothing |
 //! | `restored` | Services from a backup, and copies: whose load balancer is whose shows at the cloud |
@@ -22,6 +23,7 @@ mod cluster_controller;
 mod dry_run;
 mod nodes;
 mod plan;
+mod refused;
 mod restored;
 mod settled;
 mod takeover;
