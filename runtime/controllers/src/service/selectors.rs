@@ -58,7 +58,8 @@ mod tests {
         ] {
             let now = selectors.add(some(asked.clone()), has_failed);
             assert_eq!(*now, some(count), "{asked:?}");
-            assert_eq!((selectors.known(), selectors.is_chosen()), (Some(now.clone()), !now.is_empty()), "{asked:?}");
+            let is_chosen = !now.is_empty();
+            assert_eq!((selectors.known(), selectors.is_chosen()), (Some(now), is_chosen), "{asked:?}");
         }
     }
 }
