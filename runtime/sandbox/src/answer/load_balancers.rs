@@ -18,9 +18,11 @@ const MAX_LOCKS: usize = 100;
 const MAX_LOCK: usize = 1024;
 /// Longest `error` of a port, in bytes.
 const MAX_PORT_ERROR: usize = 316;
-/// Most entries of `status.loadBalancer.ingress`, and of the ports in one. Kubernetes has no limit; a cloud that gives more
-/// than a Service has Nodes or ports does not exist.
-const MAX_INGRESS: usize = 5_000;
+/// Most entries of `status.loadBalancer.ingress`. Kubernetes has no limit, but every kube-proxy reads each of them, and the host looks for
+/// who else has it.
+const MAX_INGRESS: usize = 64;
+/// Most ports of one of them: a cloud that gives more than a Service has does not exist.
+const MAX_INGRESS_PORTS: usize = 5_000;
 
 /// Whether a call that did not fail must name a place where clients reach the Service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,8 +116,11 @@ fn standing(standing: load_balancer_survey::Standing) -> Read<Standing> {
 
 /// Places where clients reach a Service.
 pub(crate) fn ingress(ingress: Vec<types::Ingress>) -> Read<Vec<Ingress>> {
-    if ingress.len() > MAX_INGRESS || ingress.iter().any(|entry| entry.ports.len() > MAX_INGRESS) {
-        return Err(format!("it gave more than {MAX_INGRESS} ingress entries or ports of one"));
+    if ingress.len() > MAX_INGRESS {
+        return Err(format!("it gave {} ingress entries, the most is {MAX_INGRESS}", ingress.len()));
+    }
+    if let Some(ports) = ingress.iter().map(|entry| entry.ports.len()).find(|ports| *ports > MAX_INGRESS_PORTS) {
+        return Err(format!("it gave an ingress with {ports} ports, the most is {MAX_INGRESS_PORTS}"));
     }
     if let Some(wrong) = ingress.iter().find_map(wrong_entry) {
         return Err(format!("it gave {wrong}"));
@@ -258,6 +263,17 @@ mod tests {
                 Some(part) => assert!(said.as_ref().is_some_and(|said| said.contains(part)), "{entry:?}: {said:?}"),
             }
         }
-        assert!(ingress(vec![place(Some("10.0.0.1"), None); 5_001]).is_err_and(|said| said.contains("5000")));
+    }
+
+    #[test]
+    fn so_many_entries_and_ports_are_an_ingress_and_no_more() {
+        let many = |entries: usize, ports: usize| {
+            let port = types::PortStatus { port: 80, protocol: types::Protocol::Tcp, error: None };
+            let entry = types::Ingress { ports: vec![port; ports], ..place(Some("10.0.0.1"), None) };
+            ingress(vec![entry; entries]).err()
+        };
+        assert_eq!([many(64, 1), many(1, 5_000)], [None, None]);
+        assert_eq!(many(65, 1).as_deref(), Some("it gave 65 ingress entries, the most is 64"));
+        assert_eq!(many(1, 5_001).as_deref(), Some("it gave an ingress with 5001 ports, the most is 5000"));
     }
 }
