@@ -25,11 +25,11 @@ fn droplet(id: u64, vpc: &str) -> Reply {
 }
 
 /// Another port than the Service has, and of the droplets these.
-fn outdated(droplets: Value) -> Value {
+fn outdated(droplets: &Value) -> Value {
     changed("lb-1", json!({ "forwarding_rules": [], "droplet_ids": droplets, "vpc_uuid": "v-1" }))
 }
 
-fn updated(droplets: Value) -> Value {
+fn updated(droplets: &Value) -> Value {
     changed("lb-1", json!({ "droplet_ids": droplets, "vpc_uuid": "v-1" }))
 }
 
@@ -54,13 +54,13 @@ fn goes_without(done: &Done, why: &str) {
 #[test]
 fn a_droplet_that_is_gone_keeps_nothing_from_the_others() {
     for change in [ensure, update_backends] {
-        let has = outdated(json!([9, 100]));
+        let has = outdated(&json!([9, 100]));
         let cloud = FakeCloud::new()
             .on(LIST, many(std::slice::from_ref(&has)))
             .on(GET, one(&has))
             .on(PUT, no_such())
             .on(DROPLET, not_found())
-            .on(PUT, one(&updated(json!([100]))));
+            .on(PUT, one(&updated(&json!([100]))));
         let done = change(&config(), &settled_service(&[]), &nodes());
         goes_without(&done, "kubectl delete node");
         assert_eq!(routes(&cloud)[1..], [PUT, DROPLET, PUT]);
@@ -75,7 +75,7 @@ fn a_droplet_that_is_gone_keeps_nothing_from_the_others() {
 fn one_that_was_refused_is_tried_again_in_a_while_and_costs_nothing_until_then() {
     let service = settled_service(&[]);
     let cloud = FakeCloud::new()
-        .always(GET, one(&updated(json!([100]))))
+        .always(GET, one(&updated(&json!([100]))))
         .on(PUT, no_such())
         .on(DROPLET, not_found())
         .on(DROPLET, not_found());
@@ -86,7 +86,7 @@ fn one_that_was_refused_is_tried_again_in_a_while_and_costs_nothing_until_then()
     assert_eq!(routes(&cloud), [GET, PUT, DROPLET, GET, GET]);
     // Whoever comes new is followed at once.
     let all: Vec<Backend> = nodes().into_iter().chain([backend(102, &["e4", "e6"])]).collect();
-    let cloud = cloud.on(PUT, one(&updated(json!([100, 102]))));
+    let cloud = cloud.on(PUT, one(&updated(&json!([100, 102]))));
     goes_without(&ensure(&config(), &service, &all), "delete node");
     assert_eq!(
         (routes(&cloud)[5..].to_vec(), &body(&cloud, 6)["droplet_ids"]),
@@ -102,17 +102,17 @@ fn one_that_was_refused_is_tried_again_in_a_while_and_costs_nothing_until_then()
 #[test]
 fn a_droplet_of_another_vpc_is_left_out_and_named() {
     let cloud = FakeCloud::new()
-        .on(GET, one(&outdated(json!([100]))))
+        .on(GET, one(&outdated(&json!([100]))))
         .on(PUT, other_vpc())
         .on(DROPLET, droplet(101, "v-2"))
-        .on(PUT, one(&updated(json!([100]))));
+        .on(PUT, one(&updated(&json!([100]))));
     let done = ensure(&config(), &settled_service(&[]), &nodes());
     goes_without(&done, "v-1");
     assert!(told(&done).contains("node.kubernetes.io/exclude-from-external-load-balancers"), "{done:?}");
     assert_eq!(routes(&cloud), [GET, PUT, DROPLET, PUT]);
     // Of a cloud that does not tell VPCs nobody is to blame.
     let cloud = FakeCloud::new()
-        .on(GET, one(&outdated(json!([100, 101]))))
+        .on(GET, one(&outdated(&json!([100, 101]))))
         .on(PUT, other_vpc())
         .on("api GET /v2/droplets/100", droplet(100, ""))
         .on(DROPLET, droplet(101, ""));
@@ -124,7 +124,7 @@ fn a_droplet_of_another_vpc_is_left_out_and_named() {
 fn where_nobody_is_to_blame_it_is_tried_again_and_nodes_that_went_are_taken_away() {
     for reply in [droplet(101, "v-1"), droplet(102, "v-2"), Reply::status(500), Reply::status(404)] {
         let cloud = FakeCloud::new()
-            .on(GET, one(&outdated(json!([100, 9]))))
+            .on(GET, one(&outdated(&json!([100, 9]))))
             .on(PUT, no_such())
             .always(DROPLET, reply)
             .on("api GET /v2/droplets/100", droplet(100, "v-1"))
@@ -140,7 +140,7 @@ fn where_nobody_is_to_blame_it_is_tried_again_and_nodes_that_went_are_taken_away
     }
     // One that would be without any keeps them.
     let cloud = FakeCloud::new()
-        .on(GET, one(&outdated(json!([9]))))
+        .on(GET, one(&outdated(&json!([9]))))
         .on(PUT, no_such())
         .always(DROPLET, droplet(101, "v-1"))
         .on("api GET /v2/droplets/100", droplet(100, "v-1"));
@@ -152,10 +152,10 @@ fn where_nobody_is_to_blame_it_is_tried_again_and_nodes_that_went_are_taken_away
 fn no_load_balancer_is_left_without_any_droplet() {
     let only = &nodes()[1..];
     let cloud = FakeCloud::new()
-        .on(GET, one(&outdated(json!([9]))))
+        .on(GET, one(&outdated(&json!([9]))))
         .on(PUT, no_such())
         .on(DROPLET, not_found())
-        .on(PUT, one(&updated(json!([9]))));
+        .on(PUT, one(&updated(&json!([9]))));
     goes_without(&ensure(&config(), &settled_service(&[]), only), "delete node");
     assert_eq!(body(&cloud, 3)["droplet_ids"], json!([9]));
     // None is made without either.
@@ -201,7 +201,7 @@ fn a_new_one_is_made_without_the_droplets_that_are_refused() {
         .on(POST, no_such())
         .on("api GET /v2/droplets/100", droplet(100, "v-2"))
         .on(DROPLET, not_found())
-        .always(POST, one(&updated(json!([100]))));
+        .always(POST, one(&updated(&json!([100]))));
     ensure(&config(), &service(&[]), &nodes());
     ensure(&config(), &Service { uid: "other".to_owned(), ..service(&[]) }, &nodes());
     assert_eq!(routes(&cloud)[5..], [LIST, POST]);
@@ -214,11 +214,11 @@ fn of_many_those_are_asked_for_that_the_cloud_names_and_the_listing_lacks() {
         (102..=140).map(|id| json!({ "id": id, "vpc_uuid": if id == 120 { "v-2" } else { "v-1" } })).collect();
     let listed = json!({ "droplets": listed, "meta": { "total": listed.len() } }).to_string();
     let cloud = FakeCloud::new()
-        .on(GET, one(&updated(json!([]))))
+        .on(GET, one(&updated(&json!([]))))
         .on(PUT, no_such())
         .on(DROPLETS, Reply::json(200, listed))
         .on(DROPLET, not_found())
-        .on(PUT, one(&updated(json!([]))));
+        .on(PUT, one(&updated(&json!([]))));
     let done = ensure(&config(), &settled_service(&[]), &all);
     assert_eq!(failure(&done), (Reaction::Pending, Some(300_000)));
     assert_eq!(reasons(&done), [REFUSED, REFUSED]);
@@ -228,7 +228,7 @@ fn of_many_those_are_asked_for_that_the_cloud_names_and_the_listing_lacks() {
     assert_eq!(body(&cloud, 4)["droplet_ids"], json!(wanted));
     // Where there is no listing, twenty are.
     let cloud =
-        FakeCloud::new().on(GET, one(&updated(json!([])))).on(PUT, no_such()).always(DROPLETS, Reply::status(401));
+        FakeCloud::new().on(GET, one(&updated(&json!([])))).on(PUT, no_such()).always(DROPLETS, Reply::status(401));
     assert_eq!(failure(&ensure(&config(), &settled_service(&[]), &all)).0, Reaction::Retry);
     assert_eq!(routes(&cloud).iter().filter(|line| line.starts_with("api GET /v2/droplets/")).count(), 20);
     assert!(routes(&cloud).contains(&DROPLET.to_owned()));
@@ -238,7 +238,7 @@ fn of_many_those_are_asked_for_that_the_cloud_names_and_the_listing_lacks() {
 #[test]
 fn droplets_that_follow_alone_go_without_the_refused_ones_too() {
     for change in [ensure, update_backends] {
-        let has = updated(json!([9]));
+        let has = updated(&json!([9]));
         let cloud = FakeCloud::new()
             .on(GET, one(&has))
             .on(LIST, many(std::slice::from_ref(&has)))
@@ -259,7 +259,7 @@ fn droplets_that_follow_alone_go_without_the_refused_ones_too() {
     }
     // Nobody is to blame: who went is taken away all the same.
     let cloud = FakeCloud::new()
-        .on(GET, one(&updated(json!([9, 100]))))
+        .on(GET, one(&updated(&json!([9, 100]))))
         .on(MORE, no_such())
         .always(DROPLET, droplet(101, "v-1"))
         .on("api GET /v2/droplets/100", droplet(100, "v-1"))
@@ -273,12 +273,12 @@ fn droplets_that_follow_alone_go_without_the_refused_ones_too() {
 fn a_size_that_waits_and_a_droplet_that_is_refused_are_told_both() {
     let waits = "Load Balancer can only be resized once every hour, last resized at: 1970-01-01T00:00:00Z";
     let cloud = FakeCloud::new()
-        .on(GET, one(&outdated(json!([100]))))
+        .on(GET, one(&outdated(&json!([100]))))
         .on(PUT, no("x: only be resized once every hour"))
         .on(PUT, no_such())
         .on(DROPLET, not_found())
         .on(PUT, no(waits))
-        .on(PUT, one(&updated(json!([100]))));
+        .on(PUT, one(&updated(&json!([100]))));
     let done = ensure(&config(), &settled_service(&[(names::SIZE_UNIT, "3")]), &nodes());
     let failure = done.outcome.failure.as_ref().expect("both wait");
     assert_eq!(failure.reaction, Reaction::Pending);
