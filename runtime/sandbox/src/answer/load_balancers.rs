@@ -20,7 +20,7 @@ const MAX_LOCK: usize = 1024;
 const MAX_PORT_ERROR: usize = 316;
 /// Most entries of `status.loadBalancer.ingress`. Kubernetes has no limit, but every kube-proxy reads each of them, and the host looks for
 /// who else has it.
-const MAX_INGRESS: usize = 64;
+const MAX_INGRESS: usize = 512;
 /// Most ports of one of them: a cloud that gives more than a Service has does not exist.
 const MAX_INGRESS_PORTS: usize = 5_000;
 
@@ -272,8 +272,8 @@ mod tests {
             let entry = types::Ingress { ports: vec![port; ports], ..place(Some("10.0.0.1"), None) };
             ingress(vec![entry; entries]).err()
         };
-        assert_eq!([many(64, 1), many(1, 5_000)], [None, None]);
-        assert_eq!(many(65, 1).as_deref(), Some("it gave 65 ingress entries, the most is 64"));
+        assert_eq!([many(512, 1), many(1, 5_000)], [None, None]);
+        assert_eq!(many(513, 1).as_deref(), Some("it gave 513 ingress entries, the most is 512"));
         assert_eq!(many(1, 5_001).as_deref(), Some("it gave an ingress with 5001 ports, the most is 5000"));
     }
 }
