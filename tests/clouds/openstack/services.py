@@ -137,7 +137,9 @@ class Services:
         self._web("octavia", "/usr/bin/octavia-wsgi", f"--config-file={etc}/octavia/octavia.conf")
         self._main("octavia-worker", "octavia.cmd.octavia_worker", "lab_octavia_worker", "octavia/octavia.conf")
         shutil.copy("/etc/nova/api-paste.ini", etc / "nova")
-        self._web("nova", "/usr/bin/nova-api-wsgi", OS_NOVA_DISABLE_EVENTLET_PATCHING="1", OS_NOVA_CONFIG_DIR=f"{etc}/nova")
+        # Libraries of its own lock with green threads all the same: a real thread that waited for such a lock was never woken.
+        self._web("nova", "/usr/bin/nova-api-wsgi", OS_NOVA_DISABLE_EVENTLET_PATCHING="1", OS_NOVA_CONFIG_DIR=f"{etc}/nova",
+                  processes=3, threads=1)
         for name in ("nova-conductor", "nova-scheduler"):
             self.processes.start(name, [python, f"/usr/bin/{name}", f"--config-file={etc}/nova/nova.conf"])
         self._main("nova-compute", "nova.cmd.compute", "lab_nova", "nova/nova.conf")
