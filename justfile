@@ -525,7 +525,7 @@ _programs: _tools
 
 # The Go framework's manager, which `bench nodes` measures beside the host.
 _go-manager: _tools
-    cd tests/cluster/control-plane && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w" -o {{ quote(justfile_directory() / "target" / "go-manager") }} ./go-manager
+    cd tests/cluster/control-plane && CGO_ENABLED=0 GOGC=off GOMEMLIMIT=2GiB go build -gcflags=all=-dwarf=false -trimpath -buildvcs=false -ldflags "-s -w" -o {{ quote(justfile_directory() / "target" / "go-manager") }} ./go-manager
 
 _control-plane: _tools
     @tests/cluster/control-plane/build >/dev/null
