@@ -31,7 +31,7 @@ mod work;
 use ccm_sdk::Done;
 use ccm_sdk::find::sees_the_cluster;
 use ccm_sdk::load_balancers::Mark;
-use ccm_sdk::types::{Backend, Failure, Ingress, Reaction, Service};
+use ccm_sdk::types::{Backend, Failure, Ingress, Problem, Reaction, Service};
 
 use crate::annotations as names;
 use crate::api::balancers::{self, Balancer};
@@ -117,13 +117,12 @@ fn make(
     let (service_spec, problems) = read(service)?;
     let is_new = id_of(service).is_none() && service.ingress.is_empty();
     if is_new {
-        possible(config, service, &service_spec, problems.clone(), done)?;
+        possible(config, &service_spec, problems.clone(), None, done)?;
     }
     // Whoever has an address waits for nobody, and is looked at closely.
     let Some(mut balancer) = find(config, service, &service_spec, service.ingress.is_empty())? else {
-        if !is_new {
-            possible(config, service, &service_spec, problems, done)?;
-        }
+        // One that exists is found by its name, whatever stands where its ID should be.
+        possible(config, &service_spec, problems, service_spec::wrong_id(service), done)?;
         // In place of one that is gone.
         if id_of(service).is_some() {
             sees_the_cluster(&Droplets, nodes)?;
@@ -155,13 +154,13 @@ fn follow_nodes(
 /// All that can be said of a new one without the cloud.
 fn possible(
     config: &Config,
-    service: &Service,
     service_spec: &ServiceSpec,
     problems: Problems,
+    wrong_id: Option<Problem>,
     done: &mut Done,
 ) -> Result<(), Failure> {
     let kind = service_spec.kind.unwrap_or(config.default_type);
-    told(done, problems.of(Some(kind)).into_iter().chain(service_spec::wrong_id(service)).collect())?;
+    told(done, problems.of(Some(kind)).into_iter().chain(wrong_id).collect())?;
     desired::rules::rules(service_spec, kind, service_spec.certificate.text()).map(drop).map_err(desired::invalid)
 }
 

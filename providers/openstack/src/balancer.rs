@@ -14,6 +14,7 @@ mod done;
 mod floating;
 mod groups;
 mod lookup;
+mod moves;
 mod orphan;
 mod plan;
 mod refusal;
@@ -170,13 +171,16 @@ fn make(
     }
     work.admit(&balancer)?;
     if let Some(wrong) = wrong {
-        work.follow(&balancer, &chosen, done)?;
+        work.follow(&balancer, &chosen, Scope::Rest, done)?;
         return Err(wrong);
     }
     if balancer.status == "ERROR" {
         return work.replace(&balancer, done);
     }
-    work.check_tls()?;
+    if let Err(missing) = work.check_tls() {
+        work.follow(&balancer, &chosen, Scope::Rest, done)?;
+        return Err(missing);
+    }
     work.note(names::ID, &balancer.id, done);
     if balancer.tags.contains(&work.spec.names.uid)
         && !balancer.vip_address.is_empty()
@@ -187,7 +191,10 @@ fn make(
     }
     work.tell_new_name(&balancer, done);
     let opened = groups::open(&work, &balancer, &chosen, done);
-    work.bring(&balancer, &chosen, Scope::All, done)?;
+    if let Some(refused) = work.bring(&balancer, &chosen, Scope::All, done)? {
+        groups::close(&work, opened?, done)?;
+        return Err(refused);
+    }
     let address = work.address(&balancer, done)?;
     work.note(names::ADDRESS, &address, done);
     groups::close(&work, opened?, done)?;
@@ -219,7 +226,7 @@ fn follow_nodes(
     }
     work.admit(&balancer)?;
     let chosen = work.chosen(backends)?;
-    work.follow(&balancer, &chosen, done)?;
+    work.follow(&balancer, &chosen, Scope::Members, done)?;
     work.remark(&balancer, &chosen, done);
     match service.ingress.is_empty() {
         false => Ok(service.ingress.clone()),
@@ -228,12 +235,17 @@ fn follow_nodes(
 }
 
 /// How much of a load balancer is brought to what it should be.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scope {
     All,
+    /// All where a port has nothing that could have members.
     Members,
+    /// Members of what there is, whatever else is missing.
+    Rest,
 }
 
+/// So many pools whose members are refused are enough for a call.
+const MOST_REFUSED: usize = 8;
 /// How long it is known which listeners a load balancer has, for members alone. The tree tells when that is not so.
 const KNOWN: Duration = Duration::from_secs(600);
 
@@ -284,34 +296,71 @@ impl Work<'_> {
         }
     }
 
-    /// Brings it to what it should be, a write in each call.
-    fn bring(&self, balancer: &Balancer, chosen: &[&Backend], scope: Scope, done: &mut Done) -> Result<(), Failure> {
+    /// Brings it to what it should be, a write in each call. What is refused for good does not keep Nodes from the ports that can have them:
+    /// it is returned when their members are as they should be.
+    ///
+    /// # Errors
+    ///
+    /// Octavia is at work, or not all members could follow.
+    fn bring(
+        &self,
+        balancer: &Balancer,
+        chosen: &[&Backend],
+        mut scope: Scope,
+        done: &mut Done,
+    ) -> Result<Option<Failure>, Failure> {
         let ports = self.ports(balancer, chosen);
-        let plan = || match scope {
-            Scope::All => self.plan(balancer, &ports),
-            Scope::Members => self.plan_members(balancer, &ports),
-        };
-        let writer = Writer::new(balancer, self.service, plan);
-        let wish = format!("{} {:?}", scope == Scope::All, ports);
-        let result = Steps::new(&balancer.id, &wish).run(&writer, done);
-        writer.tell(done);
-        result?;
+        let mut refused: Option<Failure> = None;
+        // Pools whose members are refused.
+        let mut spared: Vec<String> = vec![];
+        loop {
+            let plan = || {
+                let mut steps = match scope {
+                    Scope::All => self.plan(balancer, &ports),
+                    Scope::Members | Scope::Rest => self.plan_members(balancer, &ports, scope),
+                }?;
+                let is_spared = |pool: &str| spared.iter().any(|other| other == pool);
+                steps.retain(|step| !step.pool_of_members().is_some_and(is_spared));
+                Ok(steps)
+            };
+            let writer = Writer::new(balancer, self.service, plan);
+            let wish = format!("{scope:?} {ports:?}");
+            let result = Steps::new(&balancer.id, &wish).run(&writer, done);
+            let pool = writer.refused_pool.take();
+            writer.tell(done);
+            let Err(failure) = result else { break };
+            if !refusal::is_final(&failure) {
+                return Err(failure);
+            }
+            // Once it is the members alone, each further no is to those of another pool.
+            if scope == Scope::Rest && (pool.is_none() || spared.len() >= MOST_REFUSED) {
+                return Err(refused.unwrap_or(failure));
+            }
+            refused.get_or_insert(failure);
+            spared.extend(pool);
+            scope = Scope::Rest;
+        }
         if scope == Scope::All {
             seen::believe(&balancer.id, self.uid(), &ports);
         }
-        Ok(())
+        match refused {
+            Some(refused) if !spared.is_empty() => Err(refused),
+            refused => Ok(refused),
+        }
     }
 
     /// Nothing but the members, and their security group. Where that fails, members that have left go all the same.
-    fn follow(&self, balancer: &Balancer, chosen: &[&Backend], done: &mut Done) -> Result<(), Failure> {
+    fn follow(&self, balancer: &Balancer, chosen: &[&Backend], scope: Scope, done: &mut Done) -> Result<(), Failure> {
         let opened = groups::open(self, balancer, chosen, done);
-        self.bring(balancer, chosen, Scope::Members, done)?;
-        groups::close(self, opened?, done)
+        let refused = self.bring(balancer, chosen, scope, done)?;
+        groups::close(self, opened?, done)?;
+        refused.map_or(Ok(()), Err)
     }
 
     fn plan(&self, balancer: &Balancer, ports: &[Port]) -> Result<Vec<Step>, Failure> {
         let seen = Seen::read(balancer, self.uid(), ports)?;
         self.know(balancer, &seen.listeners);
+        self.check_moves(ports, &seen)?;
         plan::steps(self, balancer, ports, &seen)
     }
 
@@ -328,7 +377,7 @@ impl Work<'_> {
         known
     }
 
-    fn plan_members(&self, balancer: &Balancer, ports: &[Port]) -> Result<Vec<Step>, Failure> {
+    fn plan_members(&self, balancer: &Balancer, ports: &[Port], scope: Scope) -> Result<Vec<Step>, Failure> {
         let tree = seen::tree(&balancer.id)?;
         let is_there = |(id, _, _, pool): &(String, String, u16, String)| {
             let branch = tree.listeners.iter().find(|branch| branch.id == *id);
@@ -345,7 +394,7 @@ impl Work<'_> {
             return Ok(plan::members(self, balancer, &beside(ports, &known)?, &known, &seen).0);
         }
         // A port has no listener. What cannot be is not made instead.
-        if whole || !self.is_sound() { Ok(steps) } else { self.plan(balancer, ports) }
+        if whole || scope == Scope::Rest || !self.is_sound() { Ok(steps) } else { self.plan(balancer, ports) }
     }
 
     /// Several Services may have listeners on it.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, Uri};
 use kube::client::{Body, ClientBuilder};
 use kube::{Client, Config};
 use tokio::time::Instant;
@@ -72,7 +72,7 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let is_watch = request.uri().query().is_some_and(|query| query.split('&').any(|part| part == "watch=true"));
+        let is_watch = is_watch(request.uri());
         let (layer, method, begun) = (self.layer.clone(), name(request.method()), Instant::now());
         let mut exchange = Exchange { layer, method, is_watch, begun, code: NO_ANSWER.to_owned() };
         let answer = self.inner.call(request);
@@ -84,6 +84,11 @@ where
             answer
         })
     }
+}
+
+/// Whether this is the request of a watch.
+pub(crate) fn is_watch(uri: &Uri) -> bool {
+    uri.query().is_some_and(|query| query.split('&').any(|part| part == "watch=true"))
 }
 
 fn name(method: &Method) -> &'static str {

@@ -5,6 +5,7 @@
 //! | `config` | where the API server is, and who asks: `--kubeconfig`, `--master`, the pod's service account |
 //! | `connection` | connections for watches and reads, which are given up when the API server falls silent |
 //! | `counted` | counts what clients send, as upstream's do |
+//! | `observed` | whether a watch still hears of changes, and whether the API server answers |
 //! | `fenced` | connections for writes, from which no byte leaves after the leadership ended |
 //! | `api_gate` | requests with a time limit, counted; writes only while this process leads, and no more at once than are good for the API server |
 //! | `api_status`, `error_text` | what an answer means, and how it is told |
@@ -20,6 +21,7 @@ mod error_text;
 mod events;
 mod fenced;
 mod metrics;
+mod observed;
 
 pub use api_gate::{ApiError, ApiGate, ApiGateSettings, Purpose};
 pub use api_status::{is_namespace_ending, lacks_right};
@@ -32,3 +34,4 @@ pub use events::{
 };
 pub use fenced::fenced_client;
 pub use metrics::{ApiMetrics, EventMetrics};
+pub use observed::{Away, GRACE, Observed, observed};

@@ -29,8 +29,8 @@ pub struct DoctorArgs {
     /// Whose rights are checked: the ServiceAccount of the host, NAMESPACE/NAME, or self for the user of the kubeconfig.
     #[arg(long, value_name = "ACCOUNT", default_value = "kube-system/wasm-ccm", help_heading = "Cluster")]
     rights_of: RightsOf,
-    /// The host runs with --dry-run: it needs only the rights to read, and does not lead. doctor sees that itself where it may list the
-    /// Deployments, DaemonSets or pods in the namespace of the Lease, and one of them is the host.
+    /// The host runs with --dry-run: it needs only the rights to read, and does not lead. Without this flag, doctor looks at
+    /// the Deployments, DaemonSets and pods in the namespace of the Lease; give it if you may not list them, or if the host is none of them.
     #[arg(long, help_heading = "Cluster")]
     dry_run: bool,
     /// A cloud controller manager that may run beside this one because it serves another cloud: the name of its Lease or of its
@@ -53,6 +53,9 @@ pub struct DoctorArgs {
     /// ask whether the cloud accepts the credentials.
     #[arg(long, help_heading = "Provider")]
     online: bool,
+    /// Judge the providers alone, as before a change is merged: no API server is asked, and without --online no cloud.
+    #[arg(long, help_heading = "Provider")]
+    providers_only: bool,
     /// Address of the health port of the leader, such as https://127.0.0.1:10258, where doctor reads how many requests the cloud leaves. Without
     /// it, the leader is found by its Lease and asked through the API server. As for `explain`, its certificate is not verified, and no
     /// credential of yours is sent there.
@@ -98,6 +101,7 @@ impl DoctorArgs {
             providers: self.configured(),
             is_source_named: self.names_a_source(),
             online: self.online,
+            providers_only: self.providers_only,
             peers: self.leader.peers(None),
             is_elected: self.leader.leader_elect,
             address: self.address.as_deref().map(address).transpose()?,

@@ -267,8 +267,8 @@ pub struct RunArgs {
     /// Oldest version of TLS that this port accepts.
     #[arg(long, value_name = "VERSION", value_parser = min_tls(), default_value = "VersionTLS12", help_heading = "Health and logs")]
     pub tls_min_version: MinTls,
-    /// Number of its periods after which a loop of a controller that has not turned counts as stuck: then /healthz and /livez fail, and
-    /// Kubernetes restarts the pod. A queue turns every 10 s; the refresh of addresses with each Node, at least every 5 min; a dry run every 30 s,
+    /// A controller's loop is stuck if it has not turned for this many of its periods. Then /healthz and /livez fail, and Kubernetes
+    /// restarts the pod. A queue turns every 10 s; the refresh of addresses with each Node, at least every 5 min; a dry run every 30 s,
     /// and while it waits for a call of a provider or for the API server, the limit of that, by default 5 min, is added once.
     #[arg(long, value_name = "N", default_value_t = NonZeroU32::MIN.saturating_add(5), help_heading = "Health and logs")]
     pub controller_watchdog_periods: NonZeroU32,

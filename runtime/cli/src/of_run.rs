@@ -48,7 +48,9 @@ fn told(command: &Command, flags: Vec<String>) -> String {
         let advice = match (flag.as_str(), words.starts_with("FILE")) {
             ("provider", true) => format!("write the component's file without a flag, wasm-ccm {name} {words}"),
             ("providers", true) => {
-                format!("it takes one component, by its file, wasm-ccm {name} {words}; `doctor` takes a list")
+                format!(
+                    "it takes one component, by its file, wasm-ccm {name} {words}; `doctor --providers-only --providers=FILE` judges a list"
+                )
             }
             _ => {
                 others.push(format!("--{flag}"));
@@ -79,7 +81,10 @@ mod tests {
         let cases: [(&[&str], &str); 12] = [
             (&["check", "--provider=a.wasm"], "write the component's file without a flag, wasm-ccm check FILE\n"),
             (&["check", "--provider", "a.wasm"], "without a flag, wasm-ccm check FILE\n"),
-            (&["check", "--providers=a.yaml"], "by its file, wasm-ccm check FILE; `doctor` takes a list\n"),
+            (
+                &["check", "--providers=a.yaml"],
+                "by its file, wasm-ccm check FILE; `doctor --providers-only --providers=FILE` judges a list\n",
+            ),
             (&["push", "--provider=a.wasm"], "without a flag, wasm-ccm push FILE TARGET\n"),
             (&["inspect", "--provider=a.wasm"], "without a flag, wasm-ccm inspect FILE\n"),
             (&["check", "a.wasm", "--cluster-cidr=10.0.0.0/8"], "`check` has none of that name: leave it out\n"),

@@ -29,6 +29,7 @@ mod service;
 mod shrink;
 mod store;
 mod troubles;
+mod unknown_annotations;
 mod view;
 mod waking;
 mod warnings;
@@ -71,13 +72,13 @@ pub use service::inventory::{cloud_backends, recorded_provider, recorded_service
 pub use service::predicates::{
     FINALIZER as LOAD_BALANCER_CLEANUP, balanced_service, class as load_balancer_class, has_finalizer, needs_cleanup,
 };
-pub use service::unknown_annotations::annotation_prefixes;
 pub use service::{
     LoadBalancerMember, LoadBalancerMembers, ServiceController, ServiceControllerParts, ServiceMemory, ServiceMetrics,
     ServiceRehearsal, ServiceSettings, ServiceView,
 };
 pub use store::{FirstList, Node, Reflector, ReflectorHandle, Stored};
 pub use troubles::{HeldNode, Listed, ServiceTrouble, Troubles, UninitialisedNode, UnreadyNode};
+pub use unknown_annotations::annotation_prefixes;
 pub use view::node::{UNINITIALIZED as UNINITIALIZED_TAINT, asks_no_manager, cloud_node, is_uninitialized};
 pub use view::selector::NodeLabels;
 pub use view::service::{is_deleting, is_load_balancer, published_addresses};

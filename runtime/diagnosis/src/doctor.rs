@@ -88,6 +88,8 @@ pub struct DoctorSettings {
     pub is_source_named: bool,
     /// Ask the cloud as well.
     pub online: bool,
+    /// Judge the providers, and nothing of the cluster: no API server is asked.
+    pub providers_only: bool,
     /// The Lease of the hosts.
     pub peers: PeerSettings,
     /// Whether there is a leader election.
@@ -105,6 +107,10 @@ pub async fn doctor(settings: DoctorSettings) -> Report {
 }
 
 async fn examine(settings: DoctorSettings) -> Vec<Finding> {
+    if settings.providers_only {
+        let judge = judge_of_providers(&settings, None);
+        return Box::pin(judge.all(settings.providers)).await.0;
+    }
     let (mut findings, cluster) = reach(&settings.access).await;
     if let Some((client, clock)) = cluster {
         findings.extend(Box::pin(of_cluster(&client, clock, settings)).await);
@@ -244,6 +250,7 @@ mod tests {
             providers: Ok(vec![record.check().unwrap()]),
             is_source_named: false,
             online: false,
+            providers_only: false,
             peers: PeerSettings { namespace: "kube-system".into(), lease: "mine".into(), identity: None },
             is_elected: true,
             address: None,

@@ -5,6 +5,7 @@
 
 mod edition;
 mod grant;
+mod readable;
 mod rotation;
 mod source;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use tokio::sync::watch;
 pub(crate) use edition::{Edition, ToldFile};
 pub(crate) use grant::Within;
 pub use grant::{NoUseGrant, UseGrant, UseGrants, needs_no_grant};
+pub use readable::SourceState;
 pub use source::{CredentialSource, Object, SourceError};
 pub(crate) use uses::{At, Pin, Spot, Uses};
 use volume::Volume;
@@ -62,6 +64,8 @@ pub(crate) struct Credentials {
     redactor: RedactorCache,
     /// Counts values that others may wait for.
     rotations: watch::Sender<u64>,
+    /// Those in use, and whether their sources can be read.
+    sources: watch::Sender<Vec<SourceState>>,
 }
 
 /// A credential that the operator gave.
@@ -127,6 +131,7 @@ impl Credentials {
             signed: Signed::default(),
             redactor: RedactorCache::default(),
             rotations: watch::Sender::new(0),
+            sources: watch::Sender::default(),
         }
     }
 

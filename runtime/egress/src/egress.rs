@@ -36,7 +36,7 @@ use crate::budget::EndpointBudget;
 use crate::call::CallScope;
 use crate::captured::Generation;
 use crate::carryover::{Admission, Carryover};
-use crate::credentials::Credentials;
+use crate::credentials::{Credentials, SourceState};
 use crate::effect::{self, DryRun};
 use crate::endpoints::{Endpoints, Target};
 use crate::error::{CredentialRefusal, TransportError, TransportReason};
@@ -76,8 +76,10 @@ pub struct Egress {
     operations: Mutex<BTreeSet<String>>,
     /// Endpoints whose breaker was open at the last look.
     open: Mutex<BTreeSet<String>>,
-    /// Requests into which the provider wrote a secret.
+    /// Requests into which the provider wrote a secret, and different echoes.
     guesses: AtomicUsize,
+    /// Digests of what logins gave that was in their own request, each with what the provider had written: no more of them than guesses.
+    echoes: Mutex<BTreeSet<Key>>,
     /// A request was refused because none may leave.
     asked_offline: AtomicBool,
 }
@@ -121,6 +123,12 @@ impl Egress {
     /// Notices rotated credentials while no request uses them. Never returns.
     pub async fn follow_credentials(&self) {
         self.credentials.follow().await;
+    }
+
+    /// The credentials in use, and whether their sources can be read, while somebody [follows](Self::follow_credentials) them.
+    #[must_use]
+    pub fn credential_sources(&self) -> watch::Receiver<Vec<SourceState>> {
+        self.credentials.sources()
     }
 
     /// Endpoints that no request can reach before something is found for them: their names, and what would let them.

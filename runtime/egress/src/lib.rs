@@ -59,6 +59,7 @@ pub use cache::Cache;
 pub use call::CallScope;
 pub use carryover::Carryover;
 pub use context::ProviderContext;
+pub use credentials::SourceState;
 pub use egress::{Barrier, Blocked, Egress, EgressConfig, OpenError, Predecessor, Way};
 pub use error::{CredentialRefusal, TransportError, TransportReason};
 pub use failed_requests::FailedRequests;

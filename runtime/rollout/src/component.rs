@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use ccm_cloud::{
     CallFuture, Capability, Cluster, ClusterSubject, Failure, Instances, LoadBalancers, Node, Routes, Service,
 };
+use ccm_egress::SourceState;
 use ccm_sandbox::Provider;
 use tokio::sync::watch;
 
@@ -42,6 +43,9 @@ pub trait Component: Instances + LoadBalancers + Cluster + Routes {
     /// Notices other credentials while nobody uses them. Never ends.
     fn follow_credentials(&self) -> CallFuture<'_, ()>;
 
+    /// The credentials in use, and whether their sources can be read, while somebody [follows](Self::follow_credentials) them.
+    fn credential_sources(&self) -> watch::Receiver<Vec<SourceState>>;
+
     /// As [`Cluster::reconcile`]; sets `half_done` when the call gave no answer, for whatever reason, after it had begun to change the cloud.
     fn reconcile_noting(
         &self,
@@ -75,6 +79,10 @@ impl Component for Provider {
 
     fn follow_credentials(&self) -> CallFuture<'_, ()> {
         Box::pin(self.follow_credentials())
+    }
+
+    fn credential_sources(&self) -> watch::Receiver<Vec<SourceState>> {
+        self.credential_sources()
     }
 
     fn reconcile_noting(

@@ -13,6 +13,7 @@
 //! | `configuration` | looks at the files of the configuration, and takes what they hold through the gate |
 //! | `share` | tells other replicas, and takes their word |
 //! | `report` | tells what becomes of components: Events, log, metrics, page, state folder |
+//! | `sources` | tells which credentials in use cannot be read any more |
 //!
 //! Which component serves is the [`Slot`]'s to say; nothing of it is kept here.
 
@@ -21,6 +22,7 @@ mod configuration;
 mod poll;
 mod report;
 mod share;
+mod sources;
 #[cfg(test)]
 mod tests;
 
@@ -52,6 +54,7 @@ use crate::status::Known;
 use configuration::Configuration;
 use report::{Candidate, Told};
 use share::Share;
+use sources::Sources;
 
 /// First wait between two tries.
 const MIN_DELAY: Duration = Duration::from_secs(1);
@@ -108,6 +111,8 @@ pub(crate) struct Keeper {
     judged: Option<[u8; 32]>,
     /// What was told of the source last.
     told: Option<Told>,
+    /// What was told of credentials last.
+    sources: Sources,
     /// `metadata.uid` of the ConfigMap.
     uid: Option<String>,
     /// What is still to be asked of the first one.
@@ -163,6 +168,7 @@ impl Keeper {
             candidate: None,
             judged: None,
             told: None,
+            sources: Sources::default(),
             uid: None,
             look: None,
             missed: None,
@@ -207,7 +213,9 @@ impl Keeper {
         let (slot, source, surroundings) = (self.slot().cloned(), self.source.clone(), Arc::clone(&self.surroundings));
         let asking = async {
             if let Some(slot) = slot {
-                offers::follow(&source, &slot, |capability| (surroundings.depends)(capability)).await;
+                let asked = offers::follow(&source, &slot, |capability| (surroundings.depends)(capability));
+                // At every replica: a standby is to notice before it leads, and must work then.
+                tokio::join!(asked, slot.follow_credentials());
             }
         };
         let aside = async {

@@ -6,6 +6,7 @@ mod requests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_egress::SourceState;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -73,6 +74,12 @@ struct RefusedLabels {
     what: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CredentialLabels {
+    provider: String,
+    credential: String,
+}
+
 /// What became of components.
 #[derive(Clone)]
 pub struct ProviderMetrics {
@@ -82,6 +89,7 @@ pub struct ProviderMetrics {
     generation: Family<SourceLabels, Gauge>,
     on_probation: Family<SourceLabels, Gauge>,
     refused: Family<RefusedLabels, Gauge>,
+    unreadable: Family<CredentialLabels, Gauge>,
     load_duration: Family<ResultLabels, Histogram>,
     exchange_duration: Family<SourceLabels, Histogram>,
 }
@@ -96,6 +104,7 @@ impl ProviderMetrics {
             generation: Family::default(),
             on_probation: Family::default(),
             refused: Family::default(),
+            unreadable: Family::default(),
             // 10 ms to 41 s.
             load_duration: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.01, 4.0, 7))),
             // 1 us to 1 s.
@@ -126,6 +135,11 @@ impl ProviderMetrics {
             "ccm_provider_refused",
             "1 while the host refuses what is there: a `component` in the source, or a `configuration` in the files; 0 otherwise",
             metrics.refused.clone(),
+        );
+        registry.register(
+            "ccm_credential_unreadable",
+            "1 while the source of a credential in use gives no value that can be used, so that the one that was read last stays in use until the process ends; 0 otherwise",
+            metrics.unreadable.clone(),
         );
         registry.register_with_unit(
             "ccm_provider_load_duration",
@@ -162,6 +176,22 @@ impl ProviderMetrics {
         for (what, is_refused) in [("component", component), ("configuration", configuration)] {
             let of = RefusedLabels { source: source.to_owned(), what };
             self.refused.get_or_create(&of).set(is_refused.into());
+        }
+    }
+
+    /// The sources of the credentials in use stand so `now`, each with the name of its provider; what was there `before`, and is not now, is
+    /// not told any more.
+    pub(crate) fn sources(&self, before: (&str, &[SourceState]), now: (&str, &[SourceState])) {
+        let labels = |provider: &str, state: &SourceState| CredentialLabels {
+            provider: provider.to_owned(),
+            credential: state.credential.clone(),
+        };
+        for state in now.1 {
+            self.unreadable.get_or_create(&labels(now.0, state)).set(state.unreadable.is_some().into());
+        }
+        let kept: Vec<_> = now.1.iter().map(|state| labels(now.0, state)).collect();
+        for gone in before.1.iter().map(|state| labels(before.0, state)).filter(|of| !kept.contains(of)) {
+            self.unreadable.remove(&gone);
         }
     }
 
@@ -215,6 +245,12 @@ impl ProviderMetrics {
         })
     }
 
+    /// Whether a credential of a provider cannot be read; none where nobody tells it.
+    pub(crate) fn is_unreadable(&self, provider: &str, credential: &str) -> Option<bool> {
+        let of = CredentialLabels { provider: provider.to_owned(), credential: credential.to_owned() };
+        self.unreadable.get(&of).map(|gauge| gauge.get() == 1)
+    }
+
     /// How many exchanges of a source were counted, and how long they took together in seconds.
     pub(crate) fn exchanges_of(&self, source: &str) -> (f64, f64) {
         let mut registry = Registry::default();
@@ -255,6 +291,24 @@ mod tests {
         for (most, count) in buckets {
             assert_eq!(value(&format!("bucket{{le=\"{most}\",source=\"a.wasm\"}}")), count, "{most}: {text}");
         }
+    }
+
+    #[test]
+    fn a_credential_is_told_as_long_as_it_is_in_use_and_under_the_name_of_whoever_uses_it() {
+        let metrics = ProviderMetrics::register(&mut Registry::default());
+        let state = |credential: &str, why: Option<&str>| SourceState {
+            credential: credential.to_owned(),
+            unreadable: why.map(str::to_owned),
+        };
+        let told = |provider| ["id", "token"].map(|credential| metrics.is_unreadable(provider, credential));
+        let both = [state("id", None), state("token", Some("there is no such Secret"))];
+        metrics.sources(("", &[]), ("cloud", &both));
+        assert_eq!(told("cloud"), [Some(false), Some(true)]);
+        let one = [state("token", None)];
+        metrics.sources(("cloud", &both), ("cloud", &one));
+        assert_eq!(told("cloud"), [None, Some(false)], "the next component does not use the other one");
+        metrics.sources(("cloud", &one), ("other", &one));
+        assert_eq!((told("cloud"), told("other")), ([None, None], [None, Some(false)]));
     }
 
     #[test]

@@ -79,6 +79,8 @@ pub(crate) struct Taken {
     /// The unpacked component.
     pub(crate) bytes: Vec<u8>,
     pub(crate) signature: Option<Vec<u8>>,
+    /// What the provider warns of in its configuration.
+    pub(crate) told: Vec<Problem>,
     /// What is still to be asked, once the Nodes are known.
     pub(crate) look: Option<LookAgain>,
     /// What the first component does not find of what the cluster's objects say that there is; none where nothing is missing.
@@ -247,11 +249,11 @@ impl Surroundings {
             ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
             "provider taken"
         );
-        let look = is_early.then_some(LookAgain { told });
+        let look = is_early.then(|| LookAgain { told: told.clone() });
         let Descriptor { name, version, .. } = descriptor;
         let version = Arc::new(Version { name, version, digest, signed });
         let release = Release { component: Arc::new(provider), version };
-        Ok(Taken { release, bytes, signature, look, missed, is_apart, compiling, took })
+        Ok(Taken { release, bytes, signature, told, look, missed, is_apart, compiling, took })
     }
 
     /// Asks a component that has none before it how it names load balancers. `named`: how whoever led last does, if that is known.
@@ -368,7 +370,7 @@ pub(crate) fn check_together(providers: &[(&str, Arc<Provider>)]) -> Result<()> 
     Ok(())
 }
 
-fn check_pair((label, one): (&str, &Descriptor), (other, another): (&str, &Descriptor)) -> Result<()> {
+pub(crate) fn check_pair((label, one): (&str, &Descriptor), (other, another): (&str, &Descriptor)) -> Result<()> {
     if let Some(prefix) = one.contested(another) {
         bail!(
             "the providers {} ({label}) and {} ({other}) both take care of provider IDs that begin with {prefix}; leave one out, \

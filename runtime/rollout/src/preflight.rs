@@ -19,6 +19,7 @@ use crate::config::ProviderConfig;
 pub use crate::context::Withheld;
 use crate::context::{self, Carryover, ProcessSecrets, SharedContext, problem_text};
 use crate::gate::{self, Haste, Rejected, Step, Unpacked, WAY_OUT};
+use crate::pipeline::check_pair;
 
 /// A component of a file that passed the gate as far as it depends on nothing but itself.
 pub struct Checked {
@@ -62,18 +63,41 @@ pub fn unread<'a>(providers: impl IntoIterator<Item = (&'a ProviderConfig, &'a D
 
 /// What the operator may have forgotten or misspelt, with the way out.
 pub fn notes(config: &ProviderConfig, descriptor: &Descriptor) -> Vec<String> {
-    let withheld = withheld(config, descriptor);
-    let forgotten = (!withheld.is_empty()).then(|| {
+    let forgotten = forgotten(&withheld(config, descriptor));
+    forgotten.into_iter().chain(misspelt([(config, descriptor)])).collect()
+}
+
+/// What the operator may have forgotten to grant, with the way out.
+pub(crate) fn forgotten(withheld: &Withheld) -> Option<String> {
+    (!withheld.is_empty()).then(|| {
         format!(
             "set here, and not granted to the provider, which does not see it: {}; --allow-env={} grants it{}",
             withheld.told(),
             withheld.names(),
             withheld.caution()
         )
-    });
-    let misspelt = unread([(config, descriptor)])
-        .map(|told| format!("granted or set here, and the provider does not read it: {told}; {UNREAD}"));
-    forgotten.into_iter().chain(misspelt).collect()
+    })
+}
+
+/// What the operator may have misspelt, with the way out.
+pub(crate) fn misspelt<'a>(
+    providers: impl IntoIterator<Item = (&'a ProviderConfig, &'a Descriptor)>,
+) -> Option<String> {
+    unread(providers).map(|told| format!("granted or set here, and the provider does not read it: {told}; {UNREAD}"))
+}
+
+/// That providers can live in one process, each with its configuration.
+///
+/// # Errors
+///
+/// Two of them have one name, or the same provider IDs. Names both, with the way out.
+pub fn together(providers: &[(&ProviderConfig, &Descriptor)]) -> Result<()> {
+    for (place, (config, descriptor)) in providers.iter().enumerate() {
+        for (other, before) in providers.iter().take(place) {
+            check_pair((&other.label(), before), (&config.label(), descriptor))?;
+        }
+    }
+    Ok(())
 }
 
 /// What to do about variables that nobody reads.

@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ccm_cloud::{Capability, LoadBalancerSource, LoadBalancers};
+use ccm_egress::SourceState;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
@@ -47,6 +48,9 @@ pub(crate) enum News {
     Changed(Transition, SlotStanding<Arc<Version>>),
     /// From the exchange to the end of the first call that began on the new component.
     FirstCall(Duration),
+    /// The credentials of whoever serves, and whether their sources can be read, as long as somebody runs
+    /// [`Slot::follow_credentials`].
+    Sources(Vec<SourceState>),
 }
 
 /// Who serves since an exchange. Calls that began on it hold it until they end.
@@ -188,14 +192,12 @@ impl<C: Component> Slot<C> {
         self.0.offers.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    /// Notices other credentials of whoever serves ([`Component::follow_credentials`]), passes on what recovers, and ends a
-    /// probation in time. Never ends.
+    /// Passes on what recovers, and ends a probation in time. Never ends.
     pub async fn follow(&self) {
         let mut generations = self.generations();
         loop {
             let component = self.component();
             tokio::select! {
-                () = component.follow_credentials() => {}
                 () = self.pass_on(component.recoveries()) => {}
                 () = self.end_probations() => {}
                 _ = generations.changed() => {}
@@ -228,6 +230,31 @@ impl<C: Component> Slot<C> {
             }
         }
         std::future::pending().await
+    }
+
+    /// Notices other credentials of whoever serves ([`Component::follow_credentials`]), and tells whether they can be read
+    /// ([`News::Sources`]). Never ends.
+    pub(crate) async fn follow_credentials(&self) {
+        let mut generations = self.generations();
+        loop {
+            let component = self.component();
+            tokio::select! {
+                () = component.follow_credentials() => {}
+                () = self.tell_sources(component.credential_sources()) => {}
+                _ = generations.changed() => {}
+            }
+        }
+    }
+
+    /// Never ends.
+    async fn tell_sources(&self, mut sources: watch::Receiver<Vec<SourceState>>) {
+        loop {
+            let now = sources.borrow_and_update().clone();
+            drop(self.0.news.send(News::Sources(now)));
+            if sources.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
     }
 
     /// Puts a component that passed the gate into the slot, on probation; the proven one returns to its place at once. Calls that have

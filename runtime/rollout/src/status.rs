@@ -5,6 +5,7 @@ use std::fmt::{self, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_egress::line;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,9 @@ use crate::slot::SlotStanding;
 /// Takes what must be true of a provider before the process is ready: the name of the check, and why it does not hold.
 pub type Readiness = Arc<dyn Fn(&str, Result<(), String>) + Send + Sync>;
 
+/// Longest line about a credential, in bytes.
+const MAX_LINE: usize = 2048;
+
 /// A component that was not, or no longer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -26,6 +30,18 @@ pub struct NotTaken {
     /// The step of the gate.
     pub step: &'static str,
     /// Why, with the way out.
+    pub reason: String,
+    /// Since when it is known to be so.
+    pub since: Timestamp,
+}
+
+/// A credential in use whose source gives no value any more: the value that was read last stays in use until the process ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UnreadableCredential {
+    /// Its name.
+    pub credential: String,
+    /// Why, with the source and the way out, in a line.
     pub reason: String,
     /// Since when it is known to be so.
     pub since: Timestamp,
@@ -57,6 +73,8 @@ pub(crate) struct Known {
     pub(crate) not_taken: Option<NotTaken>,
     /// What the files of its configuration say, and does not count.
     pub(crate) rejected_configuration: Option<NotTaken>,
+    /// Credentials of the one that serves which cannot be read any more.
+    pub(crate) unreadable: Vec<UnreadableCredential>,
     /// How long the last exchange took.
     pub(crate) times: Option<Times>,
 }
@@ -85,6 +103,9 @@ pub struct ProviderStatus {
     /// Why the one that serves does not use what the files of its configuration say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused_configuration: Option<NotTaken>,
+    /// Credentials that it uses and that cannot be read any more.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable_credentials: Vec<UnreadableCredential>,
     /// How long the last exchange took; none before the first one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub times: Option<Times>,
@@ -102,6 +123,7 @@ impl Known {
             generation: standing.map_or(0, |standing| standing.generation),
             refused: self.not_taken.clone(),
             refused_configuration: self.rejected_configuration.clone(),
+            unreadable_credentials: self.unreadable.clone(),
             times: self.times,
         }
     }
@@ -150,6 +172,9 @@ impl ProviderStatus {
         }
         if let Some(refused) = &self.refused_configuration {
             line("config", &format!("refused {}: {}", refused.at(), refused.reason));
+        }
+        for unreadable in &self.unreadable_credentials {
+            line("credential", &unreadable.to_string());
         }
         if let Some(times) = &self.times {
             line("last load", &times.to_string());
@@ -217,10 +242,37 @@ impl ProviderStatuses {
         self.0.lock().iter().flat_map(|(source, known)| of(source, known)).collect()
     }
 
+    /// Which credentials in use cannot be read any more, in a line each. The process is ready all the same: it works with what it has read.
+    #[must_use]
+    pub fn unreadable(&self) -> Vec<String> {
+        let of = |source: &str, known: &Known| {
+            let told = |one: &UnreadableCredential| line(&format!("provider {source}: credential {one}"), MAX_LINE);
+            known.unreadable.iter().map(told).collect::<Vec<_>>()
+        };
+        self.0.lock().iter().flat_map(|(source, known)| of(source, known)).collect()
+    }
+
     /// For programs.
     #[must_use]
     pub fn json(&self) -> String {
         serde_json::to_string_pretty(&self.all()).unwrap_or_default() + "\n"
+    }
+}
+
+impl UnreadableCredential {
+    /// From now on.
+    pub(crate) fn now(credential: String, reason: String) -> Self {
+        Self { credential, reason, since: Timestamp::now() }
+    }
+}
+
+impl fmt::Display for UnreadableCredential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { reason, since, .. } = self;
+        write!(
+            f,
+            "unreadable since {since:.0}: {reason}; the value that was read last stays in use until this process ends"
+        )
     }
 }
 

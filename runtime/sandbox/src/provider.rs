@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::{Capability, Descriptor, EventSink, Failure, Problem, SharedAddresses};
-use ccm_egress::{Egress, ProviderContext};
+use ccm_egress::{Egress, ProviderContext, SourceState};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use wasmtime::Store;
@@ -390,6 +390,12 @@ impl Provider {
             Some(egress) => egress.follow_credentials().await,
             None => std::future::pending().await,
         }
+    }
+
+    /// The credentials in use, and whether their sources can be read.
+    #[must_use]
+    pub fn credential_sources(&self) -> watch::Receiver<Vec<SourceState>> {
+        self.egress().map_or_else(|| watch::channel(vec![]).1, Egress::credential_sources)
     }
 
     /// How long one of its calls may take.

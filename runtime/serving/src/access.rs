@@ -10,7 +10,8 @@
 //!
 //! Everybody who reaches the port can send tokens. Answers are kept for a while, never more than [`AccessSettings::entries`] of each kind,
 //! and the API server is asked about no more than so many new ones in a second. Whoever was let in to a page before is not held up by others, nor
-//! is a peer that has asked nothing new for a while. Those who ask the same at the same time wait for one answer.
+//! is a peer that has asked nothing new for a while. Those who ask the same at the same time wait for one answer. Where the client that asks goes
+//! away, the next one asks, in a turn of its own.
 //!
 //! # What everybody learns
 //!
@@ -104,7 +105,8 @@ pub struct Wall<R> {
     reviews: R,
     metrics: AccessMetrics,
     tokens: Mutex<Questions<Option<Arc<UserInfo>>>>,
-    pages: Mutex<Questions<bool>>,
+    /// Whether a page is for a token: that token.
+    pages: Mutex<Questions<Option<Key>>>,
     /// The last question of each kind had no answer.
     tokens_away: AtomicBool,
     pages_away: AtomicBool,
@@ -127,9 +129,21 @@ struct Questions<T> {
 }
 
 /// Asked by one of those who wait for the answer; by another one when that goes away.
-type Question<T> = OnceCell<Result<T, Refusal>>;
+struct Question<T> {
+    answer: OnceCell<Result<T, Refusal>>,
+    /// It may be asked, and was not yet.
+    has_turn: AtomicBool,
+}
 
-impl<T: Clone> Questions<T> {
+impl<T: Clone + PartialEq> Question<T> {
+    /// Whoever asks has a turn, or gets the answer that there is already. A client that asks and goes away leaves its turn to nobody: else one
+    /// could open many connections with the same token, and close each that asks.
+    fn turn(&self, questions: &Mutex<Questions<T>>, key: &Key, peer: Option<Peer>) -> Result<Option<T>, Refusal> {
+        if self.has_turn.swap(false, Ordering::Relaxed) { Ok(None) } else { questions.lock().turn(key, peer) }
+    }
+}
+
+impl<T: Clone + PartialEq> Questions<T> {
     fn new(settings: &AccessSettings) -> Self {
         let (answers, new) = (Answers::new(settings.entries), Bucket::new(settings.reviews_per_second));
         Self { answers, asked: HashMap::new(), new }
@@ -137,20 +151,28 @@ impl<T: Clone> Questions<T> {
 
     /// The question, as far as it may be asked; and where there is an answer, that.
     fn question(&mut self, key: Key, peer: Option<Peer>) -> Result<Arc<Question<T>>, Refusal> {
-        if let Some(asked) = self.asked.get(&key).and_then(Weak::upgrade).filter(|asked| !asked.initialized()) {
+        if let Some(asked) = self.asked.get(&key).and_then(Weak::upgrade).filter(|asked| !asked.answer.initialized()) {
             return Ok(asked);
         }
-        match self.answers.get(&key) {
-            Known::Fresh(answer) => return Ok(Arc::new(OnceCell::new_with(Some(Ok(answer))))),
-            Known::WasGood => {}
-            Known::Nothing if self.new.take(peer) => {}
-            Known::Nothing => return Err(Refusal::TooMany),
+        if let Some(answer) = self.turn(&key, peer)? {
+            let answer = OnceCell::new_with(Some(Ok(answer)));
+            return Ok(Arc::new(Question { answer, has_turn: AtomicBool::new(false) }));
         }
         // Never more than there are connections.
         self.asked.retain(|_, asked| asked.strong_count() > 0);
-        let question = Arc::new(OnceCell::new());
+        let question = Arc::new(Question { answer: OnceCell::new(), has_turn: AtomicBool::new(true) });
         self.asked.insert(key, Arc::downgrade(&question));
         Ok(question)
+    }
+
+    /// The answer, where there is one; else a turn to ask for it.
+    fn turn(&mut self, key: &Key, peer: Option<Peer>) -> Result<Option<T>, Refusal> {
+        match self.answers.get(key) {
+            Known::Fresh(answer) => Ok(Some(answer)),
+            Known::WasGood => Ok(None),
+            Known::Nothing if self.new.take(peer) => Ok(None),
+            Known::Nothing => Err(Refusal::TooMany),
+        }
     }
 }
 
@@ -241,9 +263,10 @@ impl<R: Reviews> Wall<R> {
     async fn knows(&self, headers: &HeaderMap, peer: Option<Peer>, path: &str) -> Result<(), Refusal> {
         let given = Given::of(headers)?;
         let key = given.key();
-        let Some(user) = self.who(&given, key, peer).await? else { return Err(Refusal::WrongToken) };
-        if user.groups.iter().flatten().any(|group| group == MASTERS) || self.may(&user, key, peer, path).await? {
-            self.tokens.lock().answers.let_in(&key);
+        let known = self.who(&given, key, peer).await?;
+        let Some(user) = &known else { return Err(Refusal::WrongToken) };
+        if user.groups.iter().flatten().any(|group| group == MASTERS) || self.may(user, key, peer, path).await? {
+            self.tokens.lock().answers.let_in(&key, &known);
             return Ok(());
         }
         let name = user.username.as_deref().unwrap_or_default();
@@ -252,30 +275,54 @@ impl<R: Reviews> Wall<R> {
 
     async fn who(&self, given: &Given<'_>, key: Key, peer: Option<Peer>) -> Result<Option<Arc<UserInfo>>, Refusal> {
         let question = self.tokens.lock().question(key, peer)?;
-        let ask = async || {
-            let at = Instant::now();
-            let asked = self.reviews.token(given.token, given.audience).await;
-            // Whatever the error quotes.
-            let asked = asked.map_err(|why| why.replace(given.token, "(the token)"));
-            let user = answered("TokenReview", &self.tokens_away, asked)?.map(Arc::new);
-            // That the token is known lets nobody in yet.
-            self.tokens.lock().answers.keep(key, user.clone(), false, at, self.settings.token_ttl);
-            Ok(user)
+        // Whoever has no turn says so for itself only: another one who waits may have one.
+        let ask = async || -> Result<_, Refusal> {
+            match question.turn(&self.tokens, &key, peer)? {
+                Some(known) => Ok(Ok(known)),
+                None => Ok(self.ask_who(given, key).await),
+            }
         };
-        question.get_or_init(ask).await.clone()
+        question.answer.get_or_try_init(ask).await?.clone()
+    }
+
+    async fn ask_who(&self, given: &Given<'_>, key: Key) -> Result<Option<Arc<UserInfo>>, Refusal> {
+        let at = Instant::now();
+        let asked = self.reviews.token(given.token, given.audience).await;
+        // Whatever the error quotes.
+        let asked = asked.map_err(|why| why.replace(given.token, "(the token)"));
+        let user = answered("TokenReview", &self.tokens_away, asked)?.map(Arc::new);
+        // That the token is known lets nobody in yet.
+        self.tokens.lock().answers.keep(key, user.clone(), false, at, self.settings.token_ttl);
+        Ok(user)
     }
 
     async fn may(&self, user: &UserInfo, token: Key, peer: Option<Peer>, path: &str) -> Result<bool, Refusal> {
         let key = Sha256::new().chain_update(token).chain_update(path).finalize().into();
         let question = self.pages.lock().question(key, peer)?;
-        let ask = async || {
-            let at = Instant::now();
-            let may = answered("SubjectAccessReview", &self.pages_away, self.reviews.access(user, path).await)?;
-            let ttl = if may { self.settings.allowed_ttl } else { self.settings.denied_ttl };
-            self.pages.lock().answers.keep(key, may, may, at, ttl);
-            Ok(may)
+        let ask = async || -> Result<_, Refusal> {
+            match question.turn(&self.pages, &key, peer)? {
+                Some(known) => Ok(Ok(known)),
+                None => Ok(self.ask_may(user, token, key, path).await),
+            }
         };
-        question.get_or_init(ask).await.clone()
+        let may = question.answer.get_or_try_init(ask).await?.clone()?;
+        Ok(may.is_some())
+    }
+
+    async fn ask_may(&self, user: &UserInfo, token: Key, key: Key, path: &str) -> Result<Option<Key>, Refusal> {
+        let at = Instant::now();
+        let may = answered("SubjectAccessReview", &self.pages_away, self.reviews.access(user, path).await)?;
+        let ttl = if may { self.settings.allowed_ttl } else { self.settings.denied_ttl };
+        let whose = may.then_some(token);
+        let has_pages = {
+            let mut pages = self.pages.lock();
+            pages.answers.keep(key, whose, may, at, ttl);
+            pages.answers.has(&Some(token))
+        };
+        if !has_pages {
+            self.tokens.lock().answers.let_out(&token);
+        }
+        Ok(whose)
     }
 }
 

@@ -121,12 +121,14 @@ impl Status {
     /// What somebody should look at, each in a few words.
     fn attention(&self, figures: &Figures<'_>) -> Vec<String> {
         let unused = self.providers.iter().map(|provider| provider.refused.len()).sum();
+        let unreadable = self.providers.iter().map(|provider| provider.unreadable.len()).sum();
         let idle = self.providers.iter().filter(|provider| provider.serving.is_none()).count();
         let open = figures.series("ccm_cloud_circuit_open").filter(|(_, is_open)| *is_open > 0.0).count();
         let all = [
             (self.failing.len(), "check that fails", "checks that fail"),
             (idle, "provider without a component", "providers without a component"),
             (unused, "component or configuration not taken", "components or configurations not taken"),
+            (unreadable, "credential that cannot be read", "credentials that cannot be read"),
             (many(self.services.as_ref()), "Service not ready", "Services not ready"),
             (many(self.uninitialised.as_ref()), "Node not initialised", "Nodes not initialised"),
             (

@@ -90,6 +90,7 @@ fn component(provider: &Provider, figures: &Figures<'_>) -> Markup {
                     dt .bad { "not taken" }
                     dd { (text(what)) " " (text(at)) ": " (text(reason)) }
                 }
+                @for why in &provider.unreadable { dt .bad { "credential" } dd { (text(why)) } }
             }
         }
     }

@@ -118,6 +118,8 @@ pub struct Provider {
     pub last_load: Option<String>,
     /// What is not used.
     pub refused: Vec<Refused>,
+    /// Credentials in use that cannot be read any more: since when and why.
+    pub unreadable: Vec<String>,
 }
 
 /// A component or a configuration that is not used.

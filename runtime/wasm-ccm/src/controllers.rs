@@ -101,7 +101,7 @@ impl<'a> Shared<'a> {
             // In the background: the end of the process does not wait for these calls, however long they take.
             tasks.spawn_background("node lookups", work);
             let followed = slot.clone();
-            tasks.spawn_background("credentials and recoveries", async move { followed.follow().await });
+            tasks.spawn_background("recoveries", async move { followed.follow().await });
             let name = slot.component().descriptor().name.clone();
             let slot = slot.clone();
             let claims = move |id: &str| slot.component().descriptor().owns(id);
@@ -161,6 +161,10 @@ pub(crate) fn start(tasks: &mut Tasks, shared: &Shared<'_>, selection: &Selectio
 fn start_node(tasks: &mut Tasks, shared: &Shared<'_>) {
     let args = shared.args;
     let nodes = &shared.stores.nodes;
+    let declares = |(slot, _): &(ProviderSlot, Vec<String>)| {
+        let slot = slot.clone();
+        move || Cluster::descriptor(&slot)
+    };
     let controller = NodeController::new(NodeControllerParts {
         gate: shared.gate.clone(),
         store: nodes.reader(),
@@ -181,7 +185,8 @@ fn start_node(tasks: &mut Tasks, shared: &Shared<'_>) {
             unclaimed_after: args.node_unclaimed_after,
             ..NodeSettings::default()
         },
-    });
+    })
+    .knowing(shared.providers.iter().map(declares));
     shared.explainer.has_nodes(controller.view());
     let work = shared.supervision.clone().of(Controller::Node, controller.run(tasks.stop.clone()));
     tasks.spawn_controller("node controller", work);

@@ -107,7 +107,7 @@ impl DryRun {
         let Scene { args, selection, client, stores, providers, addresses, metrics, supervision } = scene;
         for (slot, _) in &providers {
             let slot = slot.clone();
-            tasks.spawn_background("credentials and recoveries", async move { slot.follow().await });
+            tasks.spawn_background("recoveries", async move { slot.follow().await });
         }
         // Without an election there is nobody to ask for.
         if args.leader.leader_elect {

@@ -127,6 +127,10 @@ impl Pages {
             ready = false;
             text += &format!("[-]{line}\n");
         }
+        // It works with what it has read, and does not after a restart.
+        for line in self.providers.unreadable() {
+            text += &format!("{line}\n");
+        }
         if let Some(leader) = &self.leader {
             text += &format!("{}\n", leader.line());
         }

@@ -16,7 +16,7 @@ use ccm_rollout::config::ProviderConfig;
 use ccm_rollout::config::grants::CredentialPlace;
 use ccm_rollout::context::{ProcessSecrets, SharedContext};
 use ccm_rollout::gate::Step;
-use ccm_rollout::opened::{self, NotOpened};
+use ccm_rollout::opened::{self, AllOpened, NotOpened};
 use ccm_rollout::source::Source;
 use prometheus_client::registry::Registry;
 use tokio::task::JoinSet;
@@ -68,7 +68,12 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<Verdict> {
         let planned = Box::pin(planned(run, &selection, &configs, wanted, &mut found));
         let planned = async {
             let planned = tokio::time::timeout(LIMIT, planned).await;
-            planned.with_context(|| format!("the plan was not made within {LIMIT:?}"))?
+            planned.with_context(|| {
+                format!(
+                    "the plan was not made within {LIMIT:?}; plan one object (`plan service NAMESPACE/NAME`), or let `run --dry-run` look at \
+                     the cluster, which has no such limit"
+                )
+            })?
         };
         tokio::select! {
             biased;
@@ -79,12 +84,21 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<Verdict> {
     });
     // Does not wait for the compiler, which cannot be stopped.
     runtime.shutdown_background();
-    let totals = match planned {
+    let (totals, cautions) = match planned {
         Err(error) if error.is::<Unread>() => return Ok(verdict(&so_far, false)),
         planned => planned?,
     };
-    output::print(&printer.end(&totals))?;
-    Ok(verdict(&totals, true))
+    output::print(&printer.end(&totals, &cautions)?)?;
+    Ok(verdict(&totals, !cautions.is_withheld))
+}
+
+/// Why a plan may be another one than that of the host.
+#[derive(Default)]
+struct Cautions {
+    /// A line each.
+    warnings: Vec<String>,
+    /// The providers may want something else with what they are not granted here.
+    is_withheld: bool,
 }
 
 /// What it comes to: of all, or of those so far.
@@ -115,12 +129,18 @@ impl Printer {
     }
 
     /// What comes after all objects.
-    fn end(&self, totals: &Totals) -> String {
+    fn end(&self, totals: &Totals, Cautions { warnings, .. }: &Cautions) -> serde_json::Result<String> {
         let before = if self.objects == 0 { OPENING } else { "\n" };
-        match self.output {
-            Output::Json => format!("{before}],\n\"lookedAt\": {}\n}}", totals.looked_at),
-            Output::Text => totals.to_string(),
-        }
+        Ok(match self.output {
+            Output::Json => {
+                let warnings = output::json(warnings)?;
+                format!("{before}],\n\"warnings\": {warnings},\n\"lookedAt\": {}\n}}", totals.looked_at)
+            }
+            Output::Text => {
+                let warnings = warnings.iter().map(|one| format!("warning: {one}\n"));
+                warnings.collect::<String>() + &totals.to_string()
+            }
+        })
     }
 }
 
@@ -130,7 +150,7 @@ async fn planned(
     configs: &[ProviderConfig],
     wanted: Option<Wanted>,
     found: &mut Found<'_>,
-) -> Result<Totals> {
+) -> Result<(Totals, Cautions)> {
     let config = ccm_apiserver::config(args.kubeconfig.as_deref(), args.master.as_deref()).await?;
     let target = target(wanted, &config.default_namespace);
     let unusable = "the API server's address or credentials cannot be used";
@@ -157,7 +177,8 @@ async fn planned(
         secrets: ProcessSecrets::default(),
     };
     let opened = Box::pin(opened::open(configs, client.clone(), context)).await;
-    let providers = opened.map_err(|error| not_opened(error, configs, args.provider.providers.as_deref()))?;
+    let AllOpened { providers, warnings, is_withheld } =
+        opened.map_err(|error| not_opened(error, configs, args.provider.providers.as_deref()))?;
     let providers = providers.into_iter().map(|opened| Asked::new(opened, &Looking::default())).collect();
     let shares_nodes = configs.iter().any(|one| one.grants.sharing().is_ok_and(|shared| shared.nodes));
     let addresses = ClusterAddresses::new(AddressSources {
@@ -174,7 +195,8 @@ async fn planned(
     let controllers = planned_controllers(selection);
     let settings = settings(args, selection)?;
     let parts = PlanParts { client, journal, providers, nodes, services, addresses, controllers, settings };
-    Box::pin(ccm_plan::plan(parts, target, found)).await
+    let totals = Box::pin(ccm_plan::plan(parts, target, found)).await?;
+    Ok((totals, Cautions { warnings, is_withheld }))
 }
 
 /// Why there is no plan, with the command that judges the component alone: it also says what may have been forgotten. `list` is the file of
@@ -291,23 +313,37 @@ mod tests {
         assert_eq!(nothing, format!("{file} does not pass the gate (step source): it is wrong"));
     }
 
-    fn printed(output: Output, objects: &[&str]) -> String {
+    fn printed(output: Output, objects: &[&str], warnings: &[&str]) -> String {
         let mut printer = Printer { output, objects: 0 };
         let object = |name: &&str| ObjectPlan { name: (*name).to_owned(), ..ObjectPlan::default() };
         let parts: String = objects.iter().map(|name| printer.object(&object(name)).unwrap()).collect();
         let mut totals = Totals::default();
         totals.looked_at = 7;
-        parts + &printer.end(&totals)
+        let warnings = warnings.iter().map(|one| (*one).to_owned()).collect();
+        parts + &printer.end(&totals, &Cautions { warnings, is_withheld: false }).unwrap()
+    }
+
+    /// The plan of a firewall that is configured in the pod, and not here, was empty.
+    #[test]
+    fn what_a_provider_is_not_granted_here_is_told_before_the_totals_and_leaves_the_plan_unjudged() {
+        let told = ["digitalocean: set here, and not granted to the provider: A"];
+        let text = printed(Output::Text, &["n1"], &told);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines.len() == 4 && lines[2] == format!("warning: {}", told[0]), "{text}");
+        let json: Value = serde_json::from_str(&printed(Output::Json, &["n1"], &told)).unwrap();
+        assert_eq!(json["warnings"], json!(told));
+        let totals = Totals::default();
+        assert_eq!((verdict(&totals, false), verdict(&totals, true)), (Verdict::Unjudged, Verdict::Good));
     }
 
     #[test]
     fn what_is_printed_object_by_object_is_one_document() {
         for objects in [&[][..], &["n1"], &["n1", "n2", "n3"]] {
-            let json: Value = serde_json::from_str(&printed(Output::Json, objects)).unwrap();
+            let json: Value = serde_json::from_str(&printed(Output::Json, objects, &[])).unwrap();
             let named = |name: &&str| json!({ "kind": "Node", "name": name, "writes": [], "moreMayFollow": false });
             let wanted: Vec<Value> = objects.iter().map(named).collect();
-            assert_eq!(json, json!({ "objects": wanted, "lookedAt": 7 }));
-            let text = printed(Output::Text, objects);
+            assert_eq!(json, json!({ "objects": wanted, "warnings": [], "lookedAt": 7 }));
+            let text = printed(Output::Text, objects, &[]);
             let lines: Vec<String> = objects.iter().flat_map(|name| [format!("Node {name}"), String::new()]).collect();
             let (last, before) =
                 text.lines().collect::<Vec<_>>().split_last().map(|(last, rest)| (*last, rest.to_vec())).unwrap();

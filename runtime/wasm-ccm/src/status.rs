@@ -128,6 +128,7 @@ fn provider(source: &str, known: &ProviderStatus) -> Provider {
             .map(component)
             .chain(known.refused_configuration.iter().map(configuration))
             .collect(),
+        unreadable: known.unreadable_credentials.iter().map(ToString::to_string).collect(),
     }
 }
 

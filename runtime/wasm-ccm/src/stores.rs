@@ -1,16 +1,21 @@
 //! What the process knows of the cluster: whether the API server answers, and the Nodes and Services in memory.
 //!
+//! Both are checks of readiness for as long as the process runs, made of what the watches [learn](ccm_apiserver::observed) anyway. A process
+//! whose watch fails is not ready: what it has in memory becomes old. It is healthy, as a restart would only make it forget that.
+//!
 //! A standby has all of it, so that it can begin as soon as it leads. Commands [read] it once, and fail where
 //! the process tries again.
 
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail, ensure};
+use ccm_apiserver::{Away, Observed, observed};
 use ccm_cloud::Capability;
-use ccm_controllers::{FirstList, Metrics, Node, Reflector, ReflectorHandle, balanced_service};
+use ccm_controllers::{FirstList, Metrics, Node, Reflector, ReflectorHandle, Stored, balanced_service};
 use ccm_rollout::backoff;
 use ccm_serving::health::Readiness;
-use futures::future::join_all;
+use futures::FutureExt as _;
+use futures::future::{join, join_all, select_all};
 use k8s_openapi::api::core::v1::Service;
 use kube::Client;
 use prometheus_client::registry::Registry;
@@ -31,9 +36,9 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// One reflector per kind, which all controllers share.
 pub(crate) struct Reflectors {
-    nodes: Reflector<Node>,
+    nodes: (Reflector<Node>, Observed),
     /// None when no controller works on them.
-    services: Option<Reflector<Service>>,
+    services: Option<(Reflector<Service>, Observed)>,
 }
 
 /// What controllers take from the reflectors, once those run.
@@ -50,30 +55,43 @@ impl Reflectors {
         readiness.set(NODES, Err("the first list of Nodes is not complete".to_owned()));
         let services = selection.watches_services().then(|| {
             readiness.set(SERVICES, Err("the first list of Services is not complete".to_owned()));
-            Reflector::new(client.clone(), &metrics.store)
+            reflector(client, metrics)
         });
-        Self { nodes: Reflector::new(client.clone(), &metrics.store), services }
+        Self { nodes: reflector(client, metrics), services }
     }
 
     /// What controllers take.
     pub(crate) fn stores(&self) -> Stores {
-        Stores { nodes: self.nodes.handle(), services: self.services.as_ref().map(Reflector::handle) }
+        let services = self.services.as_ref().map(|(services, _)| services.handle());
+        Stores { nodes: self.nodes.0.handle(), services }
     }
 
-    /// Lets them run, and says how they stand until they are complete.
+    /// Lets them run, and says how they and the API server stand.
     pub(crate) fn start(self, tasks: &mut Tasks, readiness: &Readiness) {
         let stop = tasks.stop.clone();
-        let mut known = vec![follow(NODES, self.nodes.first_list(), readiness.clone())];
-        tasks.spawn_reader("reflector of Nodes", self.nodes.run(stop.clone()));
-        if let Some(services) = self.services {
-            known.push(follow(SERVICES, services.first_list(), readiness.clone()));
+        let (nodes, observed) = self.nodes;
+        let mut all = vec![observed.clone()];
+        let list = nodes.first_list();
+        let mut known = vec![follow(Followed { check: NODES, kind: "Nodes", list, observed }, readiness.clone())];
+        tasks.spawn_reader("reflector of Nodes", nodes.run(stop.clone()));
+        if let Some((services, observed)) = self.services {
+            all.push(observed.clone());
+            let list = services.first_list();
+            known.push(follow(Followed { check: SERVICES, kind: "Services", list, observed }, readiness.clone()));
             tasks.spawn_reader("reflector of Services", services.run(stop.clone()));
         }
+        let api_server = follow_api_server(all, readiness.clone());
         tasks.spawn_reader("readiness of stores", async move {
-            stop.run_until_cancelled(join_all(known)).await;
+            stop.run_until_cancelled(join(join_all(known), api_server)).await;
             stop.cancelled().await;
         });
     }
+}
+
+/// A reflector with a client of its own, and what that sees.
+fn reflector<K: Stored>(client: &Client, metrics: &Metrics) -> (Reflector<K>, Observed) {
+    let (client, observed) = observed(client);
+    (Reflector::new(client, &metrics.store), observed)
 }
 
 impl Stores {
@@ -127,16 +145,59 @@ async fn listed(kind: &str, mut list: FirstList) -> Result<()> {
     Ok(())
 }
 
-/// Says how a first list stands until it is complete.
-async fn follow(check: &str, mut first_list: FirstList, readiness: Readiness) {
-    while let Err(why) = first_list.state() {
-        readiness.set(check, Err(why));
-        if !first_list.changed().await {
-            // The reflector is gone, which the process notices by itself.
+/// What a check of readiness is made of.
+struct Followed {
+    check: &'static str,
+    kind: &'static str,
+    list: FirstList,
+    observed: Observed,
+}
+
+impl Followed {
+    fn state(&self) -> Result<(), String> {
+        self.list.state()?;
+        self.observed.hears().map_err(|Away { since, why, lacks_right }| {
+            let kind = self.kind;
+            let way_out = if lacks_right {
+                format!("let this process list and watch {kind}: apply your overlay again")
+            } else {
+                "check the API server, the way to it and the credentials of this process".to_owned()
+            };
+            format!("no change has been seen since {since:.0}: {why}; {way_out}; no restart is needed")
+        })
+    }
+}
+
+/// Says how a list and its watch stand, until the reflector is gone, which the process notices by itself.
+async fn follow(mut followed: Followed, readiness: Readiness) {
+    loop {
+        readiness.set(followed.check, followed.state());
+        let goes_on = tokio::select! {
+            goes_on = followed.list.changed() => goes_on,
+            goes_on = followed.observed.changed() => goes_on,
+        };
+        if !goes_on {
             return;
         }
     }
-    readiness.set(check, Ok(()));
+}
+
+/// Says whether the API server answers any of the watches, until one of them is gone.
+async fn follow_api_server(mut all: Vec<Observed>, readiness: Readiness) {
+    loop {
+        readiness.set(API_SERVER, answers(&all));
+        let (goes_on, ..) = select_all(all.iter_mut().map(|one| one.changed().boxed())).await;
+        if !goes_on {
+            return;
+        }
+    }
+}
+
+fn answers(all: &[Observed]) -> Result<(), String> {
+    let state = all.iter().map(Observed::answered).reduce(Result::or).unwrap_or(Ok(()));
+    state.map_err(|Away { since, why, .. }| {
+        format!("no answer since {since:.0}: {why}; check the API server and the way to it")
+    })
 }
 
 /// Which object would be nobody's without an optional interface.
@@ -179,11 +240,107 @@ pub(crate) async fn wait_for_api_server(client: &Client, readiness: &Readiness) 
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::sync::Arc;
+
+    use ccm_apiserver::GRACE;
+    use futures::stream;
     use http::{Request, Response, StatusCode};
+    use http_body_util::combinators::UnsyncBoxBody;
+    use http_body_util::{BodyExt as _, Full, StreamBody};
+    use hyper::body::{Bytes, Frame};
     use kube::client::Body;
+    use parking_lot::Mutex;
     use serde_json::json;
 
     use super::*;
+
+    /// How an API server stands to a process that watches Nodes and Services.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Mood {
+        /// Each watch ends after ten seconds, as if that was its time.
+        Well,
+        /// Services may be listed, and no longer watched.
+        Refusing,
+        /// Whoever connects gives up after half a minute.
+        Away,
+    }
+
+    async fn answer(mood: Mood, request: Request<Body>) -> Result<Response<UnsyncBoxBody<Bytes, Infallible>>, String> {
+        let is_watch = request.uri().query().is_some_and(|query| query.contains("watch="));
+        let whole = |text: serde_json::Value| Full::new(Bytes::from(text.to_string())).boxed_unsync();
+        let (code, body) = match mood {
+            Mood::Away => {
+                tokio::time::sleep(Duration::from_secs(30)).await;
+                return Err("no connection within 30s".to_owned());
+            }
+            Mood::Refusing if is_watch && request.uri().path().ends_with("services") => {
+                let message = "services is forbidden: User \"ccm\" cannot watch resource \"services\"";
+                (403, whole(json!({ "kind": "Status", "code": 403, "reason": "Forbidden", "message": message })))
+            }
+            _ if is_watch => {
+                let silence = stream::once(async {
+                    tokio::time::sleep(Duration::from_secs(10)).await;
+                    Ok::<_, Infallible>(Frame::data(Bytes::new()))
+                });
+                (200, StreamBody::new(silence).boxed_unsync())
+            }
+            _ => (200, whole(json!({ "metadata": { "resourceVersion": "7" }, "items": [] }))),
+        };
+        let mut answer = Response::new(body);
+        *answer.status_mut() = StatusCode::from_u16(code).unwrap();
+        Ok(answer)
+    }
+
+    /// These checks once stayed as they were after the first list, and a process that heard nothing any more was ready.
+    #[tokio::test(start_paused = true)]
+    async fn while_a_watch_fails_its_check_says_so_and_all_is_well_when_the_watch_is_back() {
+        let refused = [(
+            "services not ready: no change has been seen since 20",
+            "cannot watch resource \"services\" (403)",
+            "let this process list and watch Services: apply your overlay again; no restart is needed",
+        )];
+        let away = [
+            ("API server not ready: no answer since 20", "within 30s", "check the API server and the way to it"),
+            ("nodes not ready: no change has been seen since 20", "within 30s", "no restart is needed"),
+            ("services not ready: no change has been seen since 20", "within 30s", "no restart is needed"),
+        ];
+        for (mood, expected) in [(Mood::Refusing, &refused[..]), (Mood::Away, &away[..])] {
+            let now = Arc::new(Mutex::new(Mood::Well));
+            let asked = Arc::clone(&now);
+            let service = tower::service_fn(move |request: Request<Body>| answer(*asked.lock(), request));
+            let client = Client::new(service, "default");
+            let metrics = Metrics::register(&mut Registry::default());
+            let selection = Selection::parse(&["*".to_owned()]).unwrap();
+            let readiness = Readiness::default();
+            let reflectors = Reflectors::new(&client, &metrics, &readiness, &selection);
+            assert_eq!(readiness.failing().len(), 2, "no list is complete");
+            let mut tasks = Tasks::default();
+            reflectors.start(&mut tasks, &readiness);
+            let passes = async |seconds: u64| {
+                for second in 0..seconds {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    let failing = readiness.failing();
+                    assert!(failing.is_empty(), "{mood:?}: after {second} s: {failing:?}");
+                }
+            };
+            passes(600).await;
+            *now.lock() = mood;
+            // The watch goes on for up to ten seconds more.
+            passes(GRACE.as_secs() - 1).await;
+            tokio::time::sleep(Duration::from_secs(15)).await;
+            let failing = readiness.failing();
+            assert_eq!(failing.len(), expected.len(), "{mood:?}: {failing:?}");
+            for (line, &(check, why, way_out)) in failing.iter().zip(expected) {
+                let is_told = line.starts_with(check) && line.contains(why) && line.ends_with(way_out);
+                assert!(is_told, "{mood:?}: {line}");
+            }
+            *now.lock() = Mood::Well;
+            // A request that hangs, and the longest pause.
+            tokio::time::sleep(Duration::from_secs(61)).await;
+            passes(60).await;
+        }
+    }
 
     /// A state folder, a provider without `load-balancers` and a slow API server once left the load balancers to nobody.
     #[tokio::test]
@@ -196,7 +353,7 @@ mod tests {
                 "name": "web", "namespace": "default", "finalizers": ["service.kubernetes.io/load-balancer-cleanup"],
             } });
             let list = json!({ "metadata": { "resourceVersion": "7" }, "items": [service] });
-            Ok::<_, std::convert::Infallible>(Response::new(Body::from(list.to_string().into_bytes())))
+            Ok::<_, Infallible>(Response::new(Body::from(list.to_string().into_bytes())))
         });
         let client = Client::new(service, "default");
         let metrics = Metrics::register(&mut Registry::default());
@@ -206,7 +363,7 @@ mod tests {
         let depends = depends(&stores);
         let needs = || depends(Capability::LoadBalancers);
         assert_eq!(needs().unwrap(), "perhaps a Service (the first list of them is not complete)");
-        let services = reflectors.services.unwrap();
+        let (services, _) = reflectors.services.unwrap();
         let listed = services.first_list();
         tokio::select! {
             _ = services.run(CancellationToken::new()) => {}
@@ -238,7 +395,7 @@ mod tests {
                 };
                 let mut answer = Response::new(Body::from(body.to_string().into_bytes()));
                 *answer.status_mut() = StatusCode::from_u16(code).unwrap();
-                Ok::<_, std::convert::Infallible>(answer)
+                Ok::<_, Infallible>(answer)
             });
             let listed = read(&Client::new(service, "default"), &mut JoinSet::new()).await;
             let error = format!("{:#}", listed.err().expect("half a list passed for all"));

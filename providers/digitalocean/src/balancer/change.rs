@@ -142,15 +142,17 @@ impl Work<'_> {
         }
         let mut written = size::write(balancer, &possible, scope)?;
         if api::is_about_droplets(&written.answer) {
-            if !left_out.ask(&written.answer, &possible.droplet_ids, &has) {
-                return Err(stuck(balancer, wanted, &written.answer, done).into());
+            if left_out.ask(&written.answer, &possible.droplet_ids, &has) {
+                possible.droplet_ids = left_out.rest(wanted, &has);
+                if scope.differences(balancer, &possible).is_empty() {
+                    let waits = both(size(waits), self.waiting(&left_out, balancer, chosen, done));
+                    return Ok(self.settled_unless(waits, balancer, done)?);
+                }
+                written = size::write(balancer, &possible, scope)?;
             }
-            possible.droplet_ids = left_out.rest(wanted, &has);
-            if scope.differences(balancer, &possible).is_empty() {
-                let waits = both(size(waits), self.waiting(&left_out, balancer, chosen, done));
-                return Ok(self.settled_unless(waits, balancer, done)?);
+            if api::is_about_droplets(&written.answer) {
+                written = size::rest(balancer, &possible, scope, written)?;
             }
-            written = size::write(balancer, &possible, scope)?;
             if api::is_about_droplets(&written.answer) {
                 return Err(stuck(balancer, wanted, &written.answer, done).into());
             }

@@ -23,6 +23,9 @@ const AGAIN: Duration = Duration::from_secs(300);
 /// Most droplets that are asked for one by one, after each no.
 const MOST_SINGLE: usize = 20;
 
+/// How long it is known which ones were asked for: longer than the host waits between two tries.
+const ASKED_FOR: Duration = Duration::from_secs(24 * 3_600);
+
 /// Those that were refused lately, in the host's cache.
 const NOTED: &str = "droplets-refused";
 
@@ -34,10 +37,22 @@ type Noted = Vec<(u64, String, u64)>;
 pub(super) struct LeftOut<'a> {
     /// That of the load balancer, where it is known.
     vpc: Option<&'a str>,
-    /// With their VPC; none: it is gone.
-    droplets: BTreeMap<u64, String>,
-    /// When they are tried again.
+    droplets: BTreeMap<u64, Refused>,
+}
+
+#[derive(Debug)]
+struct Refused {
+    /// Its VPC; none: it is gone.
+    vpc: String,
+    /// When it is tried again, in seconds since 1970.
     again: u64,
+}
+
+impl Refused {
+    /// Just now.
+    fn of(vpc: String) -> Self {
+        Self { vpc, again: (clock::since_epoch() + AGAIN).as_secs() }
+    }
 }
 
 impl<'a> LeftOut<'a> {
@@ -46,8 +61,7 @@ impl<'a> LeftOut<'a> {
         let mut left_out = Self { vpc: vpc.filter(|vpc| !vpc.is_empty()), ..Self::default() };
         for (id, vpc, again) in noted() {
             if ids.contains(&id) && left_out.is_refused(&vpc) {
-                left_out.droplets.insert(id, vpc);
-                left_out.again = again;
+                left_out.droplets.insert(id, Refused { vpc, again });
             }
         }
         left_out
@@ -77,7 +91,7 @@ impl<'a> LeftOut<'a> {
     /// What cannot be asked is to blame for nothing.
     fn look_at(&mut self, ids: Vec<u64>, words: &str) {
         let named: Vec<u64> = words.split(|letter: char| !letter.is_ascii_digit()).flat_map(str::parse).collect();
-        let (mut ids, mut others): (Vec<u64>, Vec<u64>) = ids.into_iter().partition(|id| named.contains(id));
+        let (ids, mut others): (Vec<u64>, Vec<u64>) = ids.into_iter().partition(|id| named.contains(id));
         if ids.len() + others.len() > MOST_SINGLE
             && let Ok(listed) = droplets::all(Droplets::SHARE)
         {
@@ -87,33 +101,46 @@ impl<'a> LeftOut<'a> {
                 None => true,
                 Some(vpc) => {
                     if !vpc.is_empty() && self.is_refused(&vpc) {
-                        self.droplets.insert(*id, vpc);
+                        self.droplets.insert(*id, Refused::of(vpc));
                     }
                     false
                 }
             });
         }
-        ids.append(&mut others);
+        let are_more = ids.len() + others.len() > MOST_SINGLE;
+        let key = asked_key(self.vpc);
+        let mut asked: Vec<u64> = are_more.then(|| cache::get_json(&key)).flatten().unwrap_or_default();
+        // Those that were asked for last come last, or one that is gone might never be among those that are.
+        let in_turn = |ids: &[u64]| {
+            let new = ids.iter().filter(|id| !asked.contains(id));
+            new.chain(asked.iter().filter(|id| ids.contains(id))).copied().collect::<Vec<_>>()
+        };
+        let mut ids = [in_turn(&ids), in_turn(&others)].concat();
         ids.truncate(MOST_SINGLE);
+        asked.retain(|id| !ids.contains(id));
         let requests = ids.iter().map(|id| droplets::get(&id.to_string())).collect();
-        for (id, answer) in ids.into_iter().zip(send_all(requests)) {
+        for (id, answer) in ids.iter().copied().zip(send_all(requests)) {
             match answer.and_then(droplets::one) {
-                Ok(None) => drop(self.droplets.insert(id, String::new())),
+                Ok(None) => drop(self.droplets.insert(id, Refused::of(String::new()))),
                 Ok(Some(droplet))
                     if droplet.id == id && !droplet.vpc_uuid.is_empty() && self.is_refused(&droplet.vpc_uuid) =>
                 {
-                    self.droplets.insert(id, droplet.vpc_uuid);
+                    self.droplets.insert(id, Refused::of(droplet.vpc_uuid));
                 }
                 Ok(Some(_)) | Err(_) => {}
             }
         }
+        if are_more {
+            asked.extend(ids.iter().filter(|id| !self.droplets.contains_key(id)));
+            cache::put_json(&key, &asked, ASKED_FOR);
+        }
     }
 
-    fn note(&mut self) {
-        self.again = (clock::since_epoch() + AGAIN).as_secs();
+    /// Each keeps its own time: Nodes that come and go would postpone the others for ever.
+    fn note(&self) {
         let mut all = noted();
         all.retain(|(id, _, _)| !self.droplets.contains_key(id));
-        all.extend(self.droplets.iter().map(|(id, vpc)| (*id, vpc.clone(), self.again)));
+        all.extend(self.droplets.iter().map(|(id, Refused { vpc, again })| (*id, vpc.clone(), *again)));
         cache::put_json(NOTED, &all, AGAIN);
     }
 
@@ -127,10 +154,10 @@ impl<'a> LeftOut<'a> {
         [taken(wanted), taken(has)].into_iter().find(|ids| !ids.is_empty()).unwrap_or_else(|| in_order(has.to_vec()))
     }
 
-    /// Names the Nodes, if any, and says when they are tried again.
+    /// Names the Nodes, if any, and says when the first of them is tried again.
     pub(super) fn tell(&self, of: &str, chosen: &Chosen<'_>, done: &mut Done) -> Option<Failure> {
-        let (gone, elsewhere): (Vec<_>, Vec<_>) = self.droplets.iter().partition(|(_, vpc)| vpc.is_empty());
-        let names = |droplets: Vec<(&u64, &String)>| {
+        let (gone, elsewhere): (Vec<_>, Vec<_>) = self.droplets.iter().partition(|(_, refused)| refused.vpc.is_empty());
+        let names = |droplets: Vec<(&u64, &Refused)>| {
             let ids: Vec<u64> = droplets.into_iter().map(|(id, _)| *id).collect();
             (!ids.is_empty()).then(|| chosen.names_of(&ids))
         };
@@ -149,9 +176,15 @@ impl<'a> LeftOut<'a> {
         }
         let message = format!("{}; they are tried again in a while", told.join("; "));
         told.into_iter().for_each(|told| done.warn(REFUSED, told));
-        let left = Duration::from_secs(self.again).saturating_sub(clock::since_epoch());
+        let again = self.droplets.values().map(|refused| refused.again).min()?;
+        let left = Duration::from_secs(again).saturating_sub(clock::since_epoch());
         Some(Failure::pending(message).after(left))
     }
+}
+
+/// Those that were asked for, the last ones last, of load balancers in that VPC.
+fn asked_key(vpc: Option<&str>) -> String {
+    format!("droplets-asked/{}", vpc.unwrap_or_default())
 }
 
 fn noted() -> Noted {

@@ -85,19 +85,33 @@ pub(super) struct Written {
     pub(super) waits: Option<Failure>,
 }
 
+fn put(balancer: &Balancer, plan: &Spec) -> Result<Answer, Failure> {
+    let answer = balancers::replace(&balancer.id, plan);
+    lookup::written(&balancer.id);
+    answer
+}
+
+/// A no with droplets in its words comes back: those are looked at first, and [`rest`] is what is left.
+///
 /// # Errors
 ///
 /// There is no answer, or the cloud refuses the size and nothing else differs.
 pub(super) fn write(balancer: &Balancer, plan: &Spec, scope: Scope) -> Result<Written, Failure> {
-    let put = |plan: &Spec| {
-        let answer = balancers::replace(&balancer.id, plan);
-        lookup::written(&balancer.id);
-        answer
-    };
-    let answer = put(plan)?;
-    if !can_wait(balancer, plan) || !may_be_about_size(&answer) {
-        return Ok(Written { answer, parts: scope.differences(balancer, plan), waits: None });
+    let answer = put(balancer, plan)?;
+    let written = Written { answer, parts: scope.differences(balancer, plan), waits: None };
+    if api::is_about_droplets(&written.answer) { Ok(written) } else { rest(balancer, plan, scope, written) }
+}
+
+/// Writes the rest where the answer may be about the size.
+///
+/// # Errors
+///
+/// There is no answer, or the cloud refuses the size and nothing else differs.
+pub(super) fn rest(balancer: &Balancer, plan: &Spec, scope: Scope, written: Written) -> Result<Written, Failure> {
+    if written.waits.is_some() || !can_wait(balancer, plan) || !may_be_about_size(&written.answer) {
+        return Ok(written);
     }
+    let answer = written.answer;
     let takes_none = api::is_resized_too_soon(&answer);
     let refused = refused(balancer, plan, &answer);
     if takes_none {
@@ -114,7 +128,7 @@ pub(super) fn write(balancer: &Balancer, plan: &Spec, scope: Scope) -> Result<Wr
     if parts.is_empty() {
         return Err(failure);
     }
-    let answer = put(&plan_now)?;
+    let answer = put(balancer, &plan_now)?;
     if answer.status() < 300 {
         note(balancer, &refused);
     }

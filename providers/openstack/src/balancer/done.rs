@@ -15,6 +15,7 @@ pub(super) const NO_NETWORK: &str = "LoadBalancerExternalNetworkSearchFailed";
 pub(super) const NO_FLOATING_IP: &str = "LoadBalancerFloatingIPSkipped";
 pub(super) const RENAMED: &str = "LoadBalancerRename";
 pub(super) const METHOD_UNKNOWN: &str = "LoadBalancerLbMethodUnknown";
+pub(super) const AFFINITY_UNKNOWN: &str = "LoadBalancerSessionAffinityUnknown";
 
 /// # Errors
 ///

@@ -277,6 +277,7 @@ impl Work<'_> {
                 body.extend(value.map(|value| (key.to_owned(), json!(value))));
             }
             let answer = floating_ips::create(&Value::Object(body))?;
+            let is_forbidden = answer.status() == 403;
             let is_full = crate::api::neutron_type(&answer).is_some_and(|kind| kind == "IpAddressGenerationFailure");
             match floating_ips::created(answer) {
                 Ok(floating) => {
@@ -288,9 +289,14 @@ impl Work<'_> {
                 Err(failure) => {
                     let failure = failure.context("failed to create floating IP");
                     return Err(match &self.spec.address {
-                        Some(address) if failure.reaction == Reaction::Unauthorized => failure
-                            .context(format_args!("the cloud does not let this user choose the address {address}"))
-                            .field(refusal::ADDRESS),
+                        // One field of one Service: the credentials are good for everything else.
+                        Some(address) if is_forbidden && failure.reaction == Reaction::Unauthorized => {
+                            let wrong = "the cloud does not let this user choose the address";
+                            let way_out = "take spec.loadBalancerIP off, or have the right granted";
+                            Failure::retry(format!("{wrong} {address}; {way_out}: {}", failure.message))
+                                .field(refusal::ADDRESS)
+                                .after(refusal::SLOWLY)
+                        }
                         // Somebody has it, and may give it up.
                         Some(_) if failure.reaction == Reaction::Conflict => {
                             failure.field(refusal::ADDRESS).after(refusal::SOON)

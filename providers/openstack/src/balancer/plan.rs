@@ -76,11 +76,13 @@ pub(super) fn members(
     let mut whole = true;
     for port in ports {
         let wanted = (port.listener.protocol.as_str(), port.listener.protocol_port);
-        let mut all = listeners.iter();
-        let it = all.find(|(_, protocol, number, pool)| (protocol.as_str(), *number) == wanted && !pool.is_empty());
-        match it {
-            Some((_, _, _, pool)) => plan.members(port, pool),
-            None => whole = false,
+        let mut all = listeners.iter().filter(|(.., pool)| !pool.is_empty());
+        let it = all.clone().find(|(_, protocol, number, _)| (protocol.as_str(), *number) == wanted);
+        whole &= it.is_some();
+        // One of another protocol serves the port until it goes.
+        let it = it.or_else(|| all.find(|(_, protocol, number, _)| collide(protocol, *number, &port.listener)));
+        if let Some((.., pool)) = it {
+            plan.members(port, pool);
         }
     }
     (plan.steps, whole)
@@ -399,7 +401,7 @@ fn is_same(member: &desired::Member, has: &octavia::Member, in_full: bool) -> bo
 }
 
 /// By address and port: Octavia keeps addresses in the spelling that they came in.
-fn is_at(member: &desired::Member, has: &octavia::Member) -> bool {
+pub(super) fn is_at(member: &desired::Member, has: &octavia::Member) -> bool {
     let same_address = match (member.address.parse::<IpAddr>(), has.address.parse::<IpAddr>()) {
         (Ok(one), Ok(other)) => one == other,
         _ => member.address == has.address,
@@ -408,6 +410,6 @@ fn is_at(member: &desired::Member, has: &octavia::Member) -> bool {
 }
 
 /// Where nobody names a subnet, any will do.
-fn is_in_subnet(member: &desired::Member, has: &octavia::Member) -> bool {
+pub(super) fn is_in_subnet(member: &desired::Member, has: &octavia::Member) -> bool {
     member.subnet_id.is_none() || member.subnet_id == has.subnet_id
 }

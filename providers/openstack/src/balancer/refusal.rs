@@ -48,6 +48,15 @@ pub(super) fn is_no(answer: &Answer) -> bool {
     matches!(answer.status(), 400 | 422 | 501) && exceptions(answer).is_none()
 }
 
+/// Whether a failure is a clear no to one thing: others may be had all the same.
+pub(super) fn is_final(failure: &Failure) -> bool {
+    match failure.reaction {
+        Reaction::Conflict | Reaction::Invalid | Reaction::Quota | Reaction::Unsupported => true,
+        Reaction::Retry => failure.retry_after_ms == Failure::retry("").after(SLOWLY).retry_after_ms,
+        _ => false,
+    }
+}
+
 /// A good answer to a write of Octavia, or what to make of it.
 ///
 /// # Errors

@@ -9,9 +9,9 @@ use ccm_sdk::steps::{State, Work as Steps};
 use ccm_sdk::types::{Failure, Service};
 use ccm_sdk::{Done, Warning, cache};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::done::METHOD_UNKNOWN;
+use super::done::{AFFINITY_UNKNOWN, METHOD_UNKNOWN};
 use super::refusal;
 use crate::api::octavia::{self, Balancer, Thing};
 
@@ -51,10 +51,22 @@ impl Step {
         self.verb == Verb::Change && self.body.as_object().is_some_and(|body| body.keys().all(|key| key == "tags"))
     }
 
-    /// A change of an algorithm alone, which the provider of Octavia may not have.
-    fn is_method(&self) -> bool {
-        let is_alone = |body: &Map<String, Value>| body.len() == 1 && body.contains_key("lb_algorithm");
-        self.thing == Thing::Pool && self.verb == Verb::Change && self.body.as_object().is_some_and(is_alone)
+    /// A change of what the provider of Octavia may not have, and of nothing else: the reason that people are told with.
+    fn optional(&self) -> Option<&'static str> {
+        let body = self.body.as_object().filter(|body| body.len() == 1)?;
+        if self.thing != Thing::Pool || self.verb != Verb::Change {
+            return None;
+        }
+        match body.keys().next()?.as_str() {
+            "lb_algorithm" => Some(METHOD_UNKNOWN),
+            "session_persistence" => Some(AFFINITY_UNKNOWN),
+            _ => None,
+        }
+    }
+
+    /// The pool whose members it changes.
+    pub(super) fn pool_of_members(&self) -> Option<&str> {
+        matches!(self.thing, Thing::Members | Thing::Member).then(|| self.id.split('/').next())?
     }
 
     /// Under which its refusal is kept.
@@ -64,7 +76,7 @@ impl Step {
 
     /// Whether the cloud has just refused exactly this.
     pub(super) fn is_refused(&self) -> bool {
-        self.is_method() && cache::get(&self.refusal()).is_some()
+        self.optional().is_some() && cache::get(&self.refusal()).is_some()
     }
 }
 
@@ -86,11 +98,53 @@ pub(super) struct Writer<'a, P> {
     pub(super) warnings: RefCell<Vec<Warning>>,
     /// What was refused, and done without.
     pub(super) refused: RefCell<Vec<String>>,
+    /// The pool whose members were refused.
+    pub(super) refused_pool: RefCell<Option<String>>,
 }
 
 impl<'a, P> Writer<'a, P> {
     pub(super) fn new(balancer: &'a Balancer, service: &'a Service, plan: P) -> Self {
-        Self { balancer, service, plan, warnings: RefCell::default(), refused: RefCell::default() }
+        Self {
+            balancer,
+            service,
+            plan,
+            warnings: RefCell::default(),
+            refused: RefCell::default(),
+            refused_pool: RefCell::default(),
+        }
+    }
+
+    fn send(&self, step: &Step) -> Result<Option<String>, Failure> {
+        let method = match step.verb {
+            Verb::Make => Method::Post,
+            Verb::Change => Method::Put,
+            Verb::Delete => Method::Delete,
+        };
+        let answer = octavia::write(method, step.thing, &step.id, &step.body)?;
+        let at_work = Some(self.balancer.id.clone());
+        if step.verb == Verb::Delete {
+            return answer.optional().map(|answer| answer.and(at_work));
+        }
+        // Nothing else was asked for.
+        let optional = step.optional().filter(|_| refusal::is_no(&answer));
+        match (refusal::judged(answer, self.service), optional) {
+            (Ok(_), _) => Ok(at_work),
+            (Err(failure), Some(reason)) => {
+                cache::put(&step.refusal(), b"", REFUSED);
+                let mut message = failure.message;
+                if reason == AFFINITY_UNKNOWN {
+                    message = format!(
+                        "session affinity of load balancer {} stays as it was: {message}; set spec.sessionAffinity of Service {} back, or use a provider of Octavia that takes the change",
+                        self.balancer.id,
+                        self.service.full_name()
+                    );
+                }
+                self.warnings.borrow_mut().push((reason, message));
+                self.refused.borrow_mut().push(step.to_string());
+                Ok(None)
+            }
+            (Err(failure), None) => Err(failure),
+        }
     }
 
     /// Tells what could not be done.
@@ -117,28 +171,11 @@ impl<P: Fn() -> Result<Vec<Step>, Failure>> Steps for Writer<'_, P> {
     }
 
     fn write(&self, step: &Step) -> Result<Option<String>, Failure> {
-        let method = match step.verb {
-            Verb::Make => Method::Post,
-            Verb::Change => Method::Put,
-            Verb::Delete => Method::Delete,
-        };
-        let answer = octavia::write(method, step.thing, &step.id, &step.body)?;
-        let at_work = Some(self.balancer.id.clone());
-        if step.verb == Verb::Delete {
-            return answer.optional().map(|answer| answer.and(at_work));
-        }
-        // Nothing else was asked for.
-        let lacks_method = step.is_method() && refusal::is_no(&answer);
-        match refusal::judged(answer, self.service) {
-            Ok(_) => Ok(at_work),
-            Err(failure) if lacks_method => {
-                cache::put(&step.refusal(), b"", REFUSED);
-                self.warnings.borrow_mut().push((METHOD_UNKNOWN, failure.message));
-                self.refused.borrow_mut().push(step.to_string());
-                Ok(None)
+        self.send(step).inspect_err(|failure| {
+            if refusal::is_final(failure) {
+                self.refused_pool.replace(step.pool_of_members().map(str::to_owned));
             }
-            Err(failure) => Err(failure),
-        }
+        })
     }
 
     fn state(&self, _job: &str) -> Result<State, Failure> {

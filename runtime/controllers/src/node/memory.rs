@@ -5,12 +5,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use ccm_cloud::FailedRequest;
 use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
+use crate::backoff::capped;
 use crate::explain::Next;
+use crate::queue::{QueueSettings, Verdict};
 use crate::shrink::shrink;
 use crate::store::{Age, Lists, Node};
 use crate::troubles::{Listed, Lister, UninitialisedNode};
@@ -30,6 +33,16 @@ struct KnownNode {
     unclaimed: Option<Instant>,
     /// Why the last try failed.
     failure: Option<KnownFailure>,
+    /// The next delays of the back-off.
+    delays: Option<ExponentialBackoff>,
+}
+
+/// Why the addresses of an initialised Node were not refreshed.
+#[derive(Default)]
+pub(crate) struct Unrefreshed {
+    pub(crate) reaction: &'static str,
+    /// What its Events have said of that.
+    pub(crate) told: Warnings,
 }
 
 /// A try that failed.
@@ -60,7 +73,7 @@ pub(crate) struct Memory {
     waiting: Gauge,
     lists: Lists,
     /// By name of the Node, why.
-    unrefreshed: Mutex<HashMap<String, &'static str>>,
+    unrefreshed: Mutex<HashMap<String, Unrefreshed>>,
 }
 
 impl Memory {
@@ -99,7 +112,7 @@ impl Memory {
         }
         entry.finished = Some(self.lists.answered(node.resource_version.as_deref()));
         entry.unanswered = false;
-        entry.failure = None;
+        (entry.failure, entry.delays) = (None, None);
         entry.warnings = Warnings::default();
         if std::mem::take(&mut entry.waiting) {
             self.waiting.dec();
@@ -120,6 +133,31 @@ impl Memory {
         if let Some(entry) = self.nodes.lock().get_mut(name) {
             let before = entry.failure.as_ref().map_or(0, |failure| failure.tries);
             entry.failure = Some(KnownFailure { tries: before.saturating_add(failure.tries), ..failure });
+        }
+    }
+
+    /// When the next try for this Node is. Its back-off is kept here and not in the queue, so that people can be told the delay.
+    pub(crate) fn next_try(&self, name: &str, verdict: Verdict, settings: &QueueSettings) -> Verdict {
+        let mut nodes = self.nodes.lock();
+        let Some(entry) = nodes.get_mut(name) else { return verdict };
+        match verdict {
+            Verdict::Backoff => {
+                let QueueSettings { min_backoff, max_backoff, .. } = *settings;
+                let delays = entry.delays.get_or_insert_with(|| {
+                    ExponentialBuilder::new()
+                        .with_min_delay(min_backoff)
+                        .with_max_delay(max_backoff)
+                        .without_max_times()
+                        .with_jitter()
+                        .build()
+                });
+                Verdict::BackoffOf(capped(delays.next().unwrap_or(max_backoff), max_backoff))
+            }
+            Verdict::Done | Verdict::Change => {
+                entry.delays = None;
+                verdict
+            }
+            Verdict::BackoffOf(_) | Verdict::After(_) => verdict,
         }
     }
 
@@ -176,7 +214,7 @@ impl Memory {
     }
 
     /// Remembers which Nodes were not refreshed this time, and why. Returns those of the time before.
-    pub(crate) fn unrefreshed(&self, now: HashMap<String, &'static str>) -> HashMap<String, &'static str> {
+    pub(crate) fn unrefreshed(&self, now: HashMap<String, Unrefreshed>) -> HashMap<String, Unrefreshed> {
         std::mem::replace(&mut *self.unrefreshed.lock(), now)
     }
 

@@ -7,6 +7,7 @@
 //! | [`refresh`] | addresses of all Nodes, periodically |
 //! | [`write`] | order of writes, conflicts with other writers |
 //! | [`addresses`], [`labels`] | what a Node should have |
+//! | [`unknown_annotations`] | those that look like a provider's and are none |
 //! | [`explain`] | what is known of one Node, for those who ask why |
 //! | [`holders`] | which addresses it may not have, whatever the cloud says |
 //!
@@ -23,6 +24,7 @@ mod refresh;
 mod rehearsal;
 mod settings;
 mod sync;
+mod unknown_annotations;
 pub(crate) mod wake;
 pub(crate) mod write;
 
@@ -52,6 +54,7 @@ use crate::view::node::is_uninitialized;
 use holders::Holders;
 use memory::Memory;
 use sync::Syncer;
+use unknown_annotations::UnknownAnnotations;
 use write::NodeWriter;
 
 /// Upstream's name of the queue.
@@ -114,6 +117,7 @@ impl NodeController {
             recorder,
             memory: Memory::new(metrics.uninitialized.clone(), first_list.lists()),
             metrics,
+            unknown_annotations: UnknownAnnotations::default(),
             settings,
         });
         let (places, questions) = queue::places();

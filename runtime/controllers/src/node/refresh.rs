@@ -15,12 +15,13 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::memory::Unrefreshed;
 use super::sync::{SyncError, Syncer};
 use super::write::Written;
 use crate::metrics::now_seconds;
 use crate::pulse::Pulses;
 use crate::store::{FirstList, Node};
-use crate::view::node::is_uninitialized;
+use crate::view::node::{is_uninitialized, provider_id};
 
 /// Most Nodes that are asked about at the same time: as many as fit into the batches that may run at once, so that a larger
 /// cluster is not copied as a whole.
@@ -83,7 +84,8 @@ pub(crate) async fn refresh(syncer: &Syncer, goes_on: impl Fn()) {
     let asked = nodes.len();
     let writes = Semaphore::new(syncer.settings.refresh_width());
     let (mut open, mut known) = (0_usize, 0_usize);
-    let before = syncer.memory.unrefreshed(HashMap::new());
+    let mut before = syncer.memory.unrefreshed(HashMap::new());
+    let had_failures = !before.is_empty();
     let (mut failures, mut news) = (HashMap::new(), 0_usize);
     let mut outcomes = stream::iter(nodes).map(|node| refresh_node(syncer, node, &writes)).buffer_unordered(WINDOW);
     while let Some((name, outcome)) = outcomes.next().await {
@@ -93,13 +95,15 @@ pub(crate) async fn refresh(syncer: &Syncer, goes_on: impl Fn()) {
             Err(error) if error.is_elsewhere() => Refreshed::Elsewhere,
             Err(error) => {
                 open += usize::from(error.leaves_open());
-                if before.get(&name) != Some(&error.reaction()) {
+                let mut failure = before.remove(&name).unwrap_or_default();
+                if std::mem::replace(&mut failure.reaction, error.reaction()) != error.reaction() {
                     news += 1;
                     if news <= MAX_LOGGED {
                         tracing::warn!(node = name, %error, "addresses not refreshed; the host goes on, and says when all are");
                     }
                 }
-                failures.insert(name, error.reaction());
+                Box::pin(tell(syncer, &name, &error, &mut failure)).await;
+                failures.insert(name, failure);
                 Refreshed::Failed
             }
         };
@@ -111,7 +115,7 @@ pub(crate) async fn refresh(syncer: &Syncer, goes_on: impl Fn()) {
     if news > MAX_LOGGED {
         tracing::warn!(failed, asked, "addresses of more nodes were not refreshed");
     }
-    if failed == 0 && !before.is_empty() {
+    if failed == 0 && had_failures {
         tracing::info!(asked, "addresses of all nodes are refreshed again");
     }
     syncer.memory.unrefreshed(failures);
@@ -120,6 +124,19 @@ pub(crate) async fn refresh(syncer: &Syncer, goes_on: impl Fn()) {
         syncer.metrics.last_refresh.set(now_seconds());
     }
     tracing::debug!(asked, failed, "addresses refreshed");
+}
+
+/// Tells people at a Node that what it asks for is wrong, once for each reason until it is put right.
+async fn tell(syncer: &Syncer, name: &str, error: &SyncError, failure: &mut Unrefreshed) {
+    if !error.is_invalid() {
+        return;
+    }
+    let Some(node) = syncer.store.get(&ObjectRef::new(name)) else { return };
+    // A provider may call a foreign ID a mistake.
+    let is_foreign = syncer.lookups.keeper(provider_id(&node)).is_none();
+    if !is_foreign && failure.told.is_news(&error.to_string(), Duration::MAX) {
+        syncer.refused(&node, error).await;
+    }
 }
 
 /// Refreshes one Node, and says which.

@@ -16,6 +16,7 @@ use super::labels;
 use super::memory::{KnownFailure, Memory};
 use super::metrics::NodeMetrics;
 use super::settings::NodeSettings;
+use super::unknown_annotations::UnknownAnnotations;
 use super::write::{NodeWriter, Order, WriteError, Written};
 use crate::queue::Verdict;
 use crate::reaction;
@@ -38,6 +39,7 @@ pub(crate) struct Syncer {
     pub(crate) recorder: EventRecorder,
     pub(crate) memory: Memory,
     pub(crate) metrics: NodeMetrics,
+    pub(crate) unknown_annotations: UnknownAnnotations,
     pub(crate) settings: NodeSettings,
 }
 
@@ -55,6 +57,11 @@ pub(crate) enum SyncError {
 }
 
 impl SyncError {
+    /// Whether only a change of the Node helps: what it asks for is wrong.
+    pub(crate) fn is_invalid(&self) -> bool {
+        self.reaction() == Reaction::Invalid.as_str()
+    }
+
     /// For metrics and people.
     pub(crate) fn reaction(&self) -> &'static str {
         match self {
@@ -108,9 +115,15 @@ impl Syncer {
         let Some(node) = self.store.get(&ObjectRef::new(name)) else {
             self.memory.forget(name);
             self.holders.forget(name);
+            self.unknown_annotations.forget(name);
             return Verdict::Done;
         };
         self.holders.note(&node);
+        let keeper = self.lookups.keeper(provider_id(&node));
+        if let Some(message) = self.unknown_annotations.news(&node, keeper) {
+            tracing::warn!(node = name, "{message}");
+            Box::pin(self.record(&node, Severity::Warning, "NodeAnnotationUnknown", message)).await;
+        }
         if !is_uninitialized(&node) {
             let is_our_work = self.memory.was_unanswered(&node);
             self.memory.forget(name);
@@ -236,6 +249,7 @@ impl Syncer {
             SyncError::Write(error) => self.after_write_error(error),
             SyncError::Absent(_) | SyncError::NoProviderId(_) => Verdict::Backoff,
         };
+        let verdict = self.memory.next_try(&node.name_any(), verdict, &self.settings.queue);
         self.memory.failed(
             &node.name_any(),
             KnownFailure {
@@ -284,6 +298,17 @@ impl Syncer {
         if self.holders.is_news(&node.name, &message, self.settings.repeat_warning) {
             self.record(node, Severity::Warning, "NodeAddressRefused", message).await;
         }
+    }
+
+    /// An initialised Node is not refreshed, and stays so until somebody puts right what it asks for: says so, and that all the rest goes on.
+    pub(crate) async fn refused(&self, node: &Node, error: &SyncError) {
+        let reason = error.to_string();
+        let reason = cut(&reason, MAX_ERROR);
+        let message = format!(
+            "{reason} ({}): the Node keeps the addresses that it has, and the next refresh asks again",
+            error.reaction()
+        );
+        self.record(node, Severity::Warning, "SyncNodeFailed", message).await;
     }
 
     async fn record(&self, node: &Node, severity: Severity, reason: &str, message: String) {

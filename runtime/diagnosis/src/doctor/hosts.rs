@@ -1,11 +1,13 @@
 //! The pods of the host: whether they could run on a cluster whose Nodes all wait for them, and whether they do run.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodSpec, Toleration};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
 use super::finding::{Check, Finding};
-use crate::ask::pods::{is_host, port};
+use crate::ask::pods::{LABEL, is_host, port};
 
 /// The taint of each Node that nobody has initialised, as the kubelet writes it.
 const TAINT: (&str, &str, &str) = ("node.cloudprovider.kubernetes.io/uninitialized", "true", "NoSchedule");
@@ -60,7 +62,26 @@ pub(super) fn judge(
     if findings.iter().all(|finding| finding.check != check) {
         findings.push(check.good(format!("pods of the host: {}; all are ready, or have just been made", pods.len())));
     }
+    findings.extend(versions(&pods, namespace));
     findings
+}
+
+/// That replicas are of more than one version.
+fn versions(pods: &[&Pod], namespace: &str) -> Option<Finding> {
+    let mut images: BTreeMap<&str, usize> = BTreeMap::new();
+    for image in pods.iter().filter_map(|pod| pod.spec.as_ref()?.containers.first()?.image.as_deref()) {
+        let count = images.entry(image).or_default();
+        *count = count.saturating_add(1);
+    }
+    if images.len() < 2 {
+        return None;
+    }
+    let images: Vec<String> = images.into_iter().map(|(image, count)| format!("{image} ({count})")).collect();
+    let (label, value) = LABEL;
+    let fix = format!(
+        "nothing, while a rollout is under way; else `kubectl -n {namespace} get pods -l {label}={value} -o wide` shows which ones are left over"
+    );
+    Some(Check::Hosts.note(format!("its pods run different images: {}", images.join(", ")), fix))
 }
 
 fn name(namespace: &str, pod: &Pod) -> String {
@@ -241,6 +262,19 @@ mod tests {
             pod["status"]["conditions"].as_array_mut().unwrap().push(condition);
         });
         assert_eq!(nowhere, ["Hosts Wrong Pod kube-system/a: no Node takes it: 0/3 nodes are available"]);
+    }
+
+    #[test]
+    fn replicas_of_different_versions_are_told_with_their_images() {
+        let of = |image: &str| {
+            let mut pod = good();
+            pod["spec"]["containers"] = json!([{ "name": "wasm-ccm", "image": image }]);
+            pod
+        };
+        assert_eq!(told(&[of("a:1"), of("a:1")]).len(), 1);
+        let all = told(&[of("a:2"), of("a:1"), of("a:2")]);
+        assert_eq!(all[1..], ["Hosts Note : its pods run different images: a:1 (1), a:2 (2)"], "{all:?}");
+        assert!(all[0].starts_with("Hosts Good"), "{all:?}");
     }
 
     /// A dry run beside another manager has another port than the manifests of a host that works.

@@ -184,6 +184,15 @@ impl Judge<'_> {
 
     fn nobody(&self, found: String) -> Finding {
         let (label, value) = LABEL;
+        let is_none_here = self.pods.is_ok_and(|pods| !pods.iter().any(is_host));
+        if is_none_here {
+            let namespace = &self.peers.namespace;
+            let found = format!("{found}, and no pod in {namespace} is one of the host");
+            let fix = format!(
+                "start it: `kubectl -n {namespace} scale deployment/wasm-ccm --replicas=2`, or apply your overlay or Helm release; not if your hosts run elsewhere, without election or under another Lease: then run doctor again with their --leader-elect-resource-namespace, --leader-elect=false or --leader-elect-resource-name"
+            );
+            return Check::Leases.wrong(found, fix);
+        }
         let fix = format!(
             "`kubectl -n {} get pods -l {label}={value}`, then the log and /readyz of a pod; if your hosts use another Lease, or run without election, run doctor again with their --leader-elect-resource-name or --leader-elect=false; do not change the hosts",
             self.peers.namespace
@@ -284,16 +293,26 @@ mod tests {
         );
         assert_eq!((unknown.len(), led), (1, Led::Unknown));
         let expired = ours(Standing::Expired(hold("a_1", "2026-11-26T09:59:44Z", None)));
+        let no_pod = ", and no pod in kube-system is one of the host";
         let gone = "Wrong nobody leads: a_1 is in Lease kube-system/wasm-ccm, and did not renew it in 15s of looking (last renewed 16s ago by the clock of the holder)";
-        assert_eq!(expired, (vec![gone.to_owned()], Led::No));
-        let free = "Wrong nobody holds Lease kube-system/wasm-ccm: no host leads under it".to_owned();
+        assert_eq!(expired, (vec![gone.to_owned() + no_pod], Led::No));
+        let free = "Wrong nobody holds Lease kube-system/wasm-ccm: no host leads under it".to_owned() + no_pod;
         assert_eq!(ours(Standing::Free), (vec![free], Led::Unseen));
-        let never = "Wrong there is no Lease kube-system/wasm-ccm: no host has led under it".to_owned();
+        let never = "Wrong there is no Lease kube-system/wasm-ccm: no host has led under it".to_owned() + no_pod;
         assert_eq!(told(&[], true, &[], &[]), (vec![never], Led::Unseen));
         let peers = PeerSettings { namespace: "kube-system".into(), lease: "wasm-ccm".into(), identity: None };
-        let judge = Judge { peers: &peers, is_elected: true, is_dry_run: false, beside: &[], pods: Ok(&[]) };
+        let metadata = json!({ "name": "a", "labels": { "app.kubernetes.io/name": "wasm-ccm" } });
+        let pods: Vec<Pod> = vec![serde_json::from_value(json!({ "metadata": metadata })).unwrap()];
+        let fix = |pods, standing| {
+            let judge = Judge { peers: &peers, is_elected: true, is_dry_run: false, beside: &[], pods };
+            judge.ours(standing, NOW.parse().unwrap()).0.remove(0).fix.unwrap()
+        };
+        let why = "forbidden".to_owned();
         for standing in [None, Some(&Standing::Free)] {
-            let fix = judge.ours(standing, NOW.parse().unwrap()).0.remove(0).fix.unwrap();
+            // After `kubectl scale --replicas=0`, nobody was told to start it.
+            assert!(fix(Ok(&[]), standing).starts_with("start it: `kubectl -n kube-system scale deployment/wasm-ccm"));
+            assert!(fix(Err(&why), standing).starts_with("`kubectl -n kube-system get pods"));
+            let fix = fix(Ok(&pods), standing);
             // They were taken for flags that a host needs: with the last one, two of them write.
             let ends = "run doctor again with their --leader-elect-resource-name or --leader-elect=false; do not change the hosts";
             assert!(fix.ends_with(ends), "{fix}");

@@ -72,6 +72,11 @@ impl Judge<'_> {
             let found = format!("granted or set here, and no provider reads it: {told}");
             findings.push(check.note(found, preflight::UNREAD));
         }
+        let all: Vec<(&ProviderConfig, &Descriptor)> = configs.iter().zip(&descriptors).collect();
+        // Where one of them is not known, the others have lost their places.
+        if let Err(error) = if are_all { preflight::together(&all) } else { Ok(()) } {
+            findings.push(check.wrong(format!("{error:#}"), "`run` does not start with both: do what this says"));
+        }
         let classes = configs.iter().flat_map(|config| config.load_balancer_classes.iter().cloned()).collect();
         (findings, Providers { descriptors: are_all.then_some(descriptors), classes })
     }

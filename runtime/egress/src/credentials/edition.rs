@@ -121,12 +121,13 @@ impl Credentials {
         for (((name, given), read), held) in self.given.iter().zip(values).zip(held) {
             match (read, held) {
                 (Err(error), _) => given.complain(error.why),
-                (Ok(value), Some(_)) if given.holds(&value) => {}
-                (Ok(_), Some(why)) => {
-                    if given.state.lock().value.is_none() {
+                (Ok(value), Some(why)) => {
+                    if !given.keeps_its_value() {
                         given.complain(format!("credential {name:?} is not taken: {why}"));
                     }
-                    waits = Some(why);
+                    if !given.holds(&value) {
+                        waits = Some(why);
+                    }
                 }
                 (Ok(value), None) => {
                     let taken = given.take(name, value);
@@ -136,6 +137,7 @@ impl Credentials {
             }
         }
         self.tell_waiting(waits);
+        self.tell_sources();
         // What waits is not read again for each request.
         *self.edition.seen.lock() = marks.filter(|_| !may_pass);
         if is_another {
@@ -249,6 +251,14 @@ struct Taken {
 impl Given {
     fn holds(&self, value: &Secret) -> bool {
         self.state.lock().value.as_ref().is_some_and(|old| old.expose() == value.expose())
+    }
+
+    /// The source can be read again, though what it holds is not taken. Returns whether there is a value in use.
+    fn keeps_its_value(&self) -> bool {
+        let mut state = self.state.lock();
+        let is_in_use = state.value.is_some();
+        state.trouble.take_if(|_| is_in_use);
+        is_in_use
     }
 
     /// A value that cannot be read any more does not end the old one: an update of a file is not one step everywhere.

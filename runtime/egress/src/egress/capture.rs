@@ -45,7 +45,7 @@ impl Egress {
         }
         // Before it is told whether this is a secret: what the provider made up itself would say whether it guessed one.
         if made_by_cloud(value.expose(), rendered.told()) < least {
-            return Err(self.echoed(&capture.credential, least));
+            return Err(self.echoed(&capture.credential, value.expose(), rendered.told(), least));
         }
         // A provider that captures what a cloud echoes could send it to places that are not declared for it.
         let all = self.credentials.redactor()?.and(own);

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
-use super::Egress;
+use super::{Egress, key};
 use crate::error::{TransportError, TransportReason};
 use crate::http::{Part, Request};
 use crate::one_line::line;
@@ -28,9 +28,11 @@ impl Egress {
     }
 
     /// Refuses a captured value that the provider had in its request. It chose what it wrote, and a cloud may give the same value in each login:
-    /// so it learns of that value as of a secret that it guesses.
-    pub(super) fn echoed(&self, credential: &str, least: usize) -> TransportError {
-        let times = self.guesses.fetch_add(1, Ordering::SeqCst).saturating_add(1);
+    /// so it learns of that value as of a secret that it guesses. To be told the same of the same text again says nothing new, and does not count:
+    /// while a cloud repeats a header, an honest provider logs in as ever, and it has to go on once the cloud is well.
+    pub(super) fn echoed(&self, credential: &str, value: &[u8], written: &[u8], least: usize) -> TransportError {
+        let new = usize::from(self.echoes.lock().insert(key((value, written))));
+        let times = self.guesses.fetch_add(new, Ordering::SeqCst).saturating_add(new);
         let why = format!(
             "what it gives as {credential:?} was in the request: at least {least} bytes of it have to be the cloud's own (limit min-credential-bytes)"
         );

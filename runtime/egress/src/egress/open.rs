@@ -220,6 +220,7 @@ impl Egress {
             operations: Mutex::default(),
             open: Mutex::default(),
             guesses: AtomicUsize::new(0),
+            echoes: Mutex::default(),
             asked_offline: AtomicBool::new(false),
         })
     }

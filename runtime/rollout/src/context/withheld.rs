@@ -77,6 +77,13 @@ impl Withheld {
         self
     }
 
+    /// Whether one of them could change what the provider asks its cloud for, and not only the way there.
+    #[must_use]
+    pub fn has_values(&self) -> bool {
+        let is_of_a_proxy = |name: &str| PROXY_VARIABLES.contains(&name) || PROXY_EXCEPTIONS.contains(&name);
+        self.0.keys().any(|name| !is_of_a_proxy(name))
+    }
+
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -135,6 +135,7 @@ impl Keeper {
                     times.first_call_ms = Some(milliseconds(took));
                 }
             }),
+            News::Sources(states) => self.hear_sources(states).await,
             News::Changed(transition, standing) => {
                 self.shows_standing(&transition, &standing);
                 self.audience.metrics.stands(&self.source, &standing, transition.gone());

@@ -7,6 +7,7 @@ mod fill;
 mod kept;
 mod peers;
 mod replay;
+mod sources;
 mod variables;
 
 use std::path::Path;

@@ -12,8 +12,9 @@ use ccm_cloud::{
     Backend, CallFuture, Descriptor, Failure, FindError, Finding, Ingress, Instance, InstanceState, Instances,
     LoadBalancers, Mark, Need, Node, Outcome, Problem, Reaction, Service, Standing, Wish,
 };
+use ccm_egress::SourceState;
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::{News, ProbationSettings, Refusals, Slot};
 use crate::component::{Component, Crashes};
@@ -132,6 +133,8 @@ pub(crate) struct Fake {
     pub(crate) comes: Mutex<Option<(String, (String, String))>>,
     /// How often each function was called.
     pub(crate) asked: Mutex<BTreeMap<&'static str, u32>>,
+    /// Its credentials.
+    pub(crate) sources: watch::Sender<Vec<SourceState>>,
 }
 
 impl Fake {
@@ -154,6 +157,7 @@ impl Fake {
             memory: Mutex::default(),
             comes: Mutex::default(),
             asked: Mutex::default(),
+            sources: watch::Sender::default(),
         })
     }
 

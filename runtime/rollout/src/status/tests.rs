@@ -136,3 +136,26 @@ fn whoever_explains_an_object_is_told_what_is_not_used_and_who_serves_instead() 
     assert_eq!(told, [component, (source, serving, true, "line 3: no such key".to_owned())]);
     assert_eq!(ProviderStatuses::default().refusals(), []);
 }
+
+/// The process is ready, and does not start again: nobody saw it.
+#[test]
+fn a_credential_that_cannot_be_read_any_more_is_told_in_one_line_wherever_its_provider_is() {
+    let statuses = full();
+    assert_eq!(statuses.unreadable(), Vec::<String>::new());
+    let reason = "credential \"token\": cannot read /token: No such file or directory (os error 2)".to_owned();
+    let since = at("2026-01-02T03:00:00Z");
+    let lost = |reason: String| UnreadableCredential { credential: "token".into(), reason, since };
+    statuses.change("configmap:kube-system/cloud", |known| known.unreadable = vec![lost(reason.clone())]);
+    let told = format!(
+        "unreadable since 2026-01-02T03:00:00Z: {reason}; the value that was read last stays in use until this process ends"
+    );
+    assert_eq!(statuses.unreadable(), [format!("provider configmap:kube-system/cloud: credential {told}")]);
+    assert!(statuses.text().contains(&format!("\n  credential  {told}\n")), "{}", statuses.text());
+    let read: Value = serde_json::from_str(&statuses.json()).unwrap();
+    let expected = json!([{ "credential": "token", "reason": reason, "since": "2026-01-02T03:00:00Z" }]);
+    assert_eq!(read["configmap:kube-system/cloud"]["unreadableCredentials"], expected);
+
+    statuses.change("configmap:kube-system/cloud", |known| known.unreadable = vec![lost("a\n[-]nodes\u{1b}".into())]);
+    let [line]: [String; 1] = statuses.unreadable().try_into().unwrap();
+    assert!(!line.contains(char::is_control), "{line}");
+}

@@ -39,7 +39,7 @@ pub(super) struct Answers<T> {
     kept: HashMap<Key, Kept<T>>,
 }
 
-impl<T: Clone> Answers<T> {
+impl<T: Clone + PartialEq> Answers<T> {
     pub(super) fn new(most: NonZeroUsize) -> Self {
         Self { most: most.get(), kept: HashMap::new() }
     }
@@ -58,10 +58,12 @@ impl<T: Clone> Answers<T> {
     }
 
     /// Keeps the answer to what was asked at this time. Where there is no room, what let nobody in goes before what did, and what ends first
-    /// before the others.
+    /// before the others. An answer that is as before is as good as before: nobody who was let in to one page loses that by another one, which
+    /// may have no answer.
     pub(super) fn keep(&mut self, key: Key, answer: T, is_good: bool, asked: Instant, ttl: Duration) {
         let before = self.kept.remove(&key);
         let Some(until) = asked.checked_add(ttl) else { return };
+        let is_good = is_good || before.as_ref().is_some_and(|before| before.is_good && before.answer == answer);
         if self.kept.len() >= self.most {
             let first = self.kept.iter().min_by_key(|(_, kept)| (kept.is_good, kept.until)).map(|(key, _)| *key);
             first.map(|first| self.kept.remove(&first));
@@ -70,11 +72,23 @@ impl<T: Clone> Answers<T> {
         self.kept.insert(key, Kept { answer, is_good, until, past });
     }
 
-    /// What was answered has let somebody in.
-    pub(super) fn let_in(&mut self, key: &Key) {
-        if let Some(kept) = self.kept.get_mut(key) {
+    /// This answer has let somebody in, unless there is another one by now.
+    pub(super) fn let_in(&mut self, key: &Key, answer: &T) {
+        if let Some(kept) = self.kept.get_mut(key).filter(|kept| kept.answer == *answer) {
             kept.is_good = true;
         }
+    }
+
+    /// The answer lets nobody in any more.
+    pub(super) fn let_out(&mut self, key: &Key) {
+        if let Some(kept) = self.kept.get_mut(key) {
+            kept.is_good = false;
+        }
+    }
+
+    /// Whether it was the answer to something, be it too old or not.
+    pub(super) fn has(&self, answer: &T) -> bool {
+        self.kept.values().any(|kept| kept.answer == *answer)
     }
 
     #[cfg(test)]

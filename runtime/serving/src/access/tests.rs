@@ -51,6 +51,10 @@ impl Reviews for Fake {
                 tokio::time::sleep(S).await;
                 Some(user("prometheus", &[]))
             }
+            ("slow-unknown", None) => {
+                tokio::time::sleep(S).await;
+                None
+            }
             // Revoked while the first question about it is answered.
             ("revoked", None) if self.known.fetch_add(1, Ordering::Relaxed) == 0 => {
                 tokio::time::sleep(3 * S).await;
@@ -74,6 +78,10 @@ impl Reviews for Fake {
             // As a cluster has it for everybody.
             "/healthz" | "/livez" | "/readyz" => true,
             "/healthz/*" | "/livez/*" | "/readyz/*" => name == "reader",
+            "/slow" => {
+                tokio::time::sleep(S).await;
+                false
+            }
             // It loses its rights while the first question about them is answered.
             _ if name == "demoted" && self.known.fetch_add(1, Ordering::Relaxed) == 0 => {
                 tokio::time::sleep(3 * S).await;

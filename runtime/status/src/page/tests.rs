@@ -86,6 +86,7 @@ fn broken(word: &str, many: usize) -> Status {
                 last_good: Some(word()),
                 last_load: Some(word()),
                 refused: vec![Refused { what: word(), at: word(), reason: word() }],
+                unreadable: vec![word()],
             };
             many
         ],
@@ -143,9 +144,11 @@ fn what_needs_attention_stands_at_the_top_and_each_with_its_reason() {
         reason: "it is not signed".into(),
     };
     let idle = Provider { source: "/p/other.wasm".into(), refused: vec![refused], ..Provider::default() };
+    let lost = "unreadable since 2026-01-02T03:00:00Z: there is no such Secret";
+    let loses = Provider { unreadable: vec![lost.to_owned()], ..provider() };
     let status = Status {
         failing: vec!["[-]provider /p/other.wasm not ready: it is empty".into()],
-        providers: vec![provider(), idle],
+        providers: vec![loses, idle],
         services: rows(2, |number| trouble(format!("default/web{number}"))),
         uninitialised: rows(1, |_| trouble("n1".into())),
         unready: rows(1, |_| trouble("n2".into())),
@@ -159,9 +162,10 @@ fn what_needs_attention_stands_at_the_top_and_each_with_its_reason() {
     };
     let page = status.render();
     let parts = [
-        "wasm-ccm 0.1.0 1 check that fails, 1 provider without a component, 1 component or configuration not taken, 2 Services not ready, 1 Node not initialised, 1 Node \
+        "wasm-ccm 0.1.0 1 check that fails, 1 provider without a component, 1 component or configuration not taken, 1 credential that cannot be read, 2 Services not ready, 1 Node not initialised, 1 Node \
          not Ready, 1 held deletion, 1 endpoint down leader:",
         "Checks that fail [-]provider /p/other.wasm not ready: it is empty",
+        "3 taken, 2 rejected, 0 rolled back credential unreadable since 2026-01-02T03:00:00Z: there is no such Secret",
         "no component serves: nothing is written to the cluster for it /p/other.wasm so far 0 taken, 40 rejected, 0 rolled back \
          not taken component sha256:cc at trust, 2026-01-02T03:00:00Z: it is not signed",
         "Services that are not ready: 2 default/web0 CloudFailed failed to ensure load balancer: POST /v2/load_balancers: 503 (request ID \

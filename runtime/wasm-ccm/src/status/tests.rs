@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use ccm_rollout::Version;
-use ccm_rollout::status::Times;
+use ccm_rollout::status::{Times, UnreadableCredential};
 
 use super::*;
 
@@ -98,6 +98,11 @@ fn a_provider_says_who_serves_who_returns_what_the_last_swap_took_and_what_is_re
         generation: 7,
         refused: Some(refused(Some("sha256:cc"), "trust", "it is not signed")),
         refused_configuration: Some(refused(None, "parse", "it is no YAML")),
+        unreadable_credentials: vec![UnreadableCredential {
+            credential: "token".into(),
+            reason: "credential \"token\": cannot read /token: No such file".into(),
+            since: "2026-01-02T03:04:05Z".parse().unwrap(),
+        }],
         times: Some(Times { read_ms: 1.0, compile_ms: 2.0, takeover_ms: 3.0, exchange_ms: 4.0, first_call_ms: None }),
     };
     let told = provider("/p/x.wasm", &known);
@@ -106,6 +111,11 @@ fn a_provider_says_who_serves_who_returns_what_the_last_swap_took_and_what_is_re
     assert_eq!(told.phase, "probation, generation 7, since 2026-01-02T03:04:05Z");
     assert!(told.last_good.unwrap().contains("sha256:bb"));
     assert!(told.last_load.unwrap().starts_with("read 1 ms, compiled 2 ms"));
+    let [unreadable] = told.unreadable.as_slice() else { panic!("{:?}", told.unreadable) };
+    assert!(
+        unreadable.starts_with("unreadable since 2026-01-02T03:04:05Z: credential \"token\": cannot"),
+        "{unreadable}"
+    );
     let told: Vec<_> = told.refused.iter().map(|one| (one.what.as_str(), one.reason.as_str())).collect();
     assert_eq!(told, [("component sha256:cc", "it is not signed"), ("configuration", "it is no YAML")]);
 }

@@ -8,11 +8,13 @@
 )]
 
 mod annotations;
+mod commands;
 mod links;
 mod metrics;
 mod migration;
 mod migration_openstack;
 mod monitoring;
+mod overview;
 mod security;
 mod troubleshooting;
 

@@ -1,6 +1,6 @@
 //! What the guide for who comes from DigitalOcean's Go manager must say: nothing tells people of these afterwards.
 
-use super::{read, sources};
+use super::{commands, read, sources};
 
 const GUIDE: &str = "docs/guides/migrate-from-digitalocean.md";
 
@@ -65,11 +65,11 @@ fn it_says_from_which_component_events_come_and_the_program_writes_them_so() {
 
 /// A variable that `check` does not see is one that it does not warn of.
 #[test]
-fn its_check_and_plan_are_granted_the_variables_of_the_overlay_and_it_says_what_becomes_of_each() {
+fn its_check_plan_and_doctor_are_granted_the_variables_of_the_overlay_and_it_says_what_becomes_of_each() {
     let (guide, overlay) = (read(GUIDE), read("manifests/overlays/digitalocean/kustomization.yaml"));
     let granted = overlay.split_once("--allow-env=").unwrap().1.split('\'').next().unwrap();
     let lines: Vec<&str> = guide.lines().filter_map(|line| line.trim().strip_prefix("--allow-env=")).collect();
-    assert_eq!(lines, [granted; 2]);
+    assert_eq!(lines, [granted; 3]);
     let rows = section(&guide, "### Environment and Secret");
     let row = |variable: &str| {
         let row = rows.lines().find(|line| line.starts_with("| ") && line.contains(&format!("`{variable}`")));
@@ -82,6 +82,24 @@ fn its_check_and_plan_are_granted_the_variables_of_the_overlay_and_it_says_what_
         // What the file does not propose has no effect.
         assert_eq!(row(variable).contains("leave it out: "), !named.contains(&variable), "{variable}");
     }
+    // Without one of them, `plan` shows the plan of another host.
+    let readme = read("README.md");
+    let patterns: Vec<&str> =
+        readme.split_once("--allow-env=").unwrap().1.split('\'').next().unwrap().split(',').collect();
+    for variable in named {
+        let covers = |pattern: &&str| match pattern.strip_suffix('*') {
+            Some(start) => variable.starts_with(start),
+            None => variable == *pattern,
+        };
+        assert!(patterns.iter().any(covers), "README.md grants no {variable}: {patterns:?}");
+    }
+}
+
+#[test]
+fn its_commands_name_recipes_files_and_objects_that_there_are() {
+    let objects =
+        ["name: wasm-ccm", "secretName: digitalocean", "app.kubernetes.io/name: wasm-ccm", "cloud-controller-manager"];
+    commands::lead_somewhere(GUIDE, &objects);
 }
 
 /// They were among those that stay the same: the probes of our manifests then ask where nobody answers, and no pod is ever ready.

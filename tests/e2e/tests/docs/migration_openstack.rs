@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use super::{files, read, root, sources};
+use super::commands::{self, words};
+use super::{read, sources};
 
 const GUIDE: &str = "docs/guides/migrate-from-openstack.md";
 const OVERLAY: &str = "manifests/overlays/openstack/kustomization.yaml";
@@ -13,26 +14,6 @@ const OVERLAY: &str = "manifests/overlays/openstack/kustomization.yaml";
 fn quoted(guide: &str) -> Vec<String> {
     let text: String = guide.split("```").step_by(2).collect();
     text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
-}
-
-/// Lines of the guide's blocks.
-fn commands(guide: &str) -> Vec<&str> {
-    guide
-        .split("```")
-        .skip(1)
-        .step_by(2)
-        .flat_map(str::lines)
-        .map(|line| line.trim().trim_start_matches("$ "))
-        .collect()
-}
-
-/// All words in a text that begin so and go on with such letters.
-fn words<'a>(text: &'a str, start: &'a str, goes_on: fn(char) -> bool) -> BTreeSet<&'a str> {
-    let found = text.match_indices(start).map(|(at, _)| {
-        let word = &text[at..];
-        word[..word.find(|letter| !goes_on(letter)).unwrap_or(word.len())].trim_end_matches(['.', '-', '_'])
-    });
-    found.collect()
 }
 
 /// The rows of the table below these column titles: what the Go manager has, and what there is here.
@@ -182,41 +163,14 @@ fn its_sections_and_keys_of_the_cloud_conf_are_read_by_the_provider() {
 
 #[test]
 fn its_commands_name_recipes_files_and_objects_that_there_are() {
-    let guide = read(GUIDE);
-    let commands = commands(&guide);
-    assert!(commands.len() > 40, "{commands:?}");
-    let justfile = read("justfile");
-    let recipes: Vec<String> = commands
-        .iter()
-        .filter_map(|line| line.split_once("./just ").and_then(|(_, rest)| rest.split(' ').next()))
-        .map(str::to_owned)
-        .collect();
-    assert!(
-        recipes.iter().any(|recipe| recipe == "image") && recipes.iter().any(|recipe| recipe == "overlay"),
-        "{recipes:?}"
-    );
-    for recipe in recipes {
-        let is_it = |line: &str| line.starts_with(&format!("{recipe}:")) || line.starts_with(&format!("{recipe} "));
-        assert!(justfile.lines().any(is_it), "the justfile has no {recipe}");
-    }
-    let is_path = |letter: char| letter.is_ascii_alphanumeric() || "./_-".contains(letter);
-    let paths = words(&guide, "manifests/", is_path);
-    assert!(paths.len() >= 4, "{paths:?}");
-    let of_manifests: Vec<String> = files("manifests", &[".yaml", ".env"]);
-    for path in paths.iter().filter(|path| !path.ends_with(".wasm.gz")) {
-        assert!(root().join(path).exists(), "{GUIDE} names {path}, which is not there");
-    }
-    let manifests: String = of_manifests.iter().map(|file| read(file)).collect();
-    for object in [
+    let objects = [
         "name: wasm-ccm",
         "cloud-config",
         "/etc/config",
         "app.kubernetes.io/name: wasm-ccm",
         "cloud-controller-manager",
-    ] {
-        assert!(manifests.contains(object), "no manifest has {object}");
-    }
-    assert!(manifests.contains("registry.example/wasm-ccm") && guide.contains("registry.example/wasm-ccm"));
+    ];
+    commands::lead_somewhere(GUIDE, &objects);
 }
 
 /// The command of step 3 that takes the grants for the check from the rendered overlay: `kubectl` writes a flag of a list in each line, with
@@ -248,7 +202,7 @@ fn is_quoted(letter: char) -> bool {
 #[test]
 fn the_command_that_reads_the_grants_finds_all_of_the_overlay() {
     let guide = read(GUIDE);
-    let commands = commands(&guide);
+    let commands = commands::lines(&guide);
     let at =
         commands.iter().position(|line| line.starts_with("kubectl kustomize manifests/overlays/openstack |")).unwrap();
     let filter = commands[at + 1].strip_suffix(">grants").unwrap();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ccm_cluster::{NodeFixture, await_absent};
 use ccm_e2e::host::{component, program};
@@ -42,6 +43,24 @@ pub(crate) struct Rig {
     pub(crate) tenant: Tenant,
     /// Flags of the last host of each cluster, by the kubeconfig.
     flags: Mutex<BTreeMap<PathBuf, Vec<String>>>,
+    unended: Unended,
+}
+
+/// A test that forgets to ask whether a plan is empty at its end is none that passes.
+#[derive(Default)]
+struct Unended(AtomicBool);
+
+impl Unended {
+    fn end(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Unended {
+    fn drop(&mut self) {
+        let is_ended = self.0.load(Ordering::Relaxed) || std::thread::panicking();
+        assert!(is_ended, "this test ends without Rig::end, which asks for an empty plan");
+    }
 }
 
 impl Rig {
@@ -53,7 +72,8 @@ impl Rig {
     pub(crate) async fn on(stage: Stage) -> Self {
         let lab = Lab::find().unwrap();
         let tenant = Tenant::new(&lab).await.unwrap();
-        Self { stage, proxy: Proxy::start(&lab).await.unwrap(), lab, tenant, flags: Mutex::default() }
+        let (flags, unended) = (Mutex::default(), Unended::default());
+        Self { stage, proxy: Proxy::start(&lab).await.unwrap(), lab, tenant, flags, unended }
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -165,6 +185,7 @@ impl Rig {
     }
 
     async fn finish(self, host: Actor) {
+        self.unended.end();
         self.assert_hidden(&host).await;
         let log = host.stop().await;
         assert!(!log.to_lowercase().contains("forbidden"), "the host lacked a permission:\n{log}");

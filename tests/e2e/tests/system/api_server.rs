@@ -1,4 +1,5 @@
-//! An API server that refuses what belongs to one namespace, a way to it that falls silent, and one that was restored from a backup.
+//! An API server that refuses what belongs to one namespace or takes a right away, a way to it that falls silent or hangs, and one that was
+//! restored from a backup.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,17 +8,20 @@ use std::time::Duration;
 
 use ccm_cluster::{NodeFixture, await_object, poll_until};
 use ccm_e2e::balancer_cloud::BalancerCloud;
+use ccm_e2e::host::until;
 use k8s_openapi::api::core::v1::{Namespace, Service};
-use kube::api::{DeleteParams, PostParams};
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use kube::api::{DeleteParams, PostParams, WatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::look::{await_untainted, patch};
 use crate::service_look::{await_served, balancing, change, cloud, is_served, serve, two_nodes};
-use crate::stage::{LIMIT, Stage};
+use crate::stage::{Actor, LIMIT, Stage};
 
 fn service(name: &str) -> Service {
     let spec = json!({ "type": "LoadBalancer", "selector": { "app": name }, "ports": [{ "port": 80 }] });
@@ -63,6 +67,7 @@ struct Way {
     /// Connections with a lower number are silent.
     silent: Arc<AtomicUsize>,
     begun: Arc<AtomicUsize>,
+    ends: Arc<Notify>,
     _tasks: JoinSet<()>,
 }
 
@@ -72,6 +77,8 @@ impl Way {
         let address = listener.local_addr().unwrap();
         let (silent, begun): (Arc<AtomicUsize>, Arc<AtomicUsize>) = Default::default();
         let (silent_below, count) = (Arc::clone(&silent), Arc::clone(&begun));
+        let ends = Arc::new(Notify::new());
+        let end = Arc::clone(&ends);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let mut ways = JoinSet::new();
@@ -80,21 +87,37 @@ impl Way {
                 let Ok(far) = TcpStream::connect(server).await else { continue };
                 let ((near_read, near_write), (far_read, far_write)) = (near.into_split(), far.into_split());
                 let silent_below = [Arc::clone(&silent_below), Arc::clone(&silent_below)];
-                let [there, back] = silent_below;
+                let ([there, back], end) = (silent_below, Arc::clone(&end));
                 ways.spawn(async move {
-                    tokio::join!(
-                        forward(near_read, far_write, number, &there),
-                        forward(far_read, near_write, number, &back)
-                    );
+                    let both = async {
+                        tokio::join!(
+                            forward(near_read, far_write, number, &there),
+                            forward(far_read, near_write, number, &back)
+                        )
+                    };
+                    tokio::select! {
+                        _ = both => {}
+                        () = end.notified() => {}
+                    }
                 });
             }
         });
-        Self { address, silent, begun, _tasks: tasks }
+        Self { address, silent, begun, ends, _tasks: tasks }
     }
 
     /// Takes nothing away and gives nothing on for all who are connected.
     fn fall_silent(&self) {
         self.silent.store(self.begun.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// The same for all who connect from now on, as an API server that hangs, until it [falls silent](Self::fall_silent) for those alone.
+    fn hang(&self) {
+        self.silent.store(usize::MAX, Ordering::Relaxed);
+    }
+
+    /// Ends all connections.
+    fn cut(&self) {
+        self.ends.notify_waiters();
     }
 }
 
@@ -124,8 +147,7 @@ async fn a_watch_whose_connection_falls_silent_goes_on_over_another_one() {
     let server = stage.cluster.url().strip_prefix("https://").unwrap().parse().unwrap();
     let way = Way::to(server).await;
     let master = format!("--master=https://{}", way.address);
-    let quick = ["--kube-api-ping-period=2s", "--kube-api-ping-timeout=2s", "--kube-api-write-timeout=3s"];
-    let host = stage.cloudlycke(&[&quick[..], &[&master]].concat());
+    let host = stage.cloudlycke(&[&QUICK[..], &[&master]].concat());
     let node = |name: &str| NodeFixture::new(name).internal_ip("10.1.0.1");
     node("before").register(client).await.unwrap();
     await_untainted(client, "before").await;
@@ -177,6 +199,93 @@ async fn after_etcd_was_restored_from_a_backup_what_changes_counts_although_its_
     await_untainted(client, "late").await;
     // An API server that has just started refuses what it has no rules for yet.
     drop(host.stop().await);
+}
+
+/// A way that falls silent is noticed at once.
+const QUICK: [&str; 3] = ["--kube-api-ping-period=2s", "--kube-api-ping-timeout=2s", "--kube-api-write-timeout=3s"];
+
+/// Waits until `/readyz` has all of these.
+async fn await_said(host: &Actor, wanted: &[&str]) -> String {
+    let mut last = String::new();
+    let look = async || {
+        last = host.page("/readyz").await?.1;
+        Ok(wanted.iter().all(|part| last.contains(part)))
+    };
+    let waited = until(LIMIT, look).await;
+    assert!(waited.is_ok(), "not {wanted:?} but {last}");
+    last
+}
+
+/// "API server ok" was once said for ever, as it had answered at the start.
+#[tokio::test]
+async fn a_host_without_election_says_that_the_api_server_hangs_and_when_it_is_back() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let way = Way::to(stage.cluster.url().strip_prefix("https://").unwrap().parse().unwrap()).await;
+    let master = format!("--master=https://{}", way.address);
+    let host = stage.cloudlycke(&[&QUICK[..], &["--leader-elect=false", &master]].concat());
+    host.ready().await;
+    way.hang();
+    let wanted = [
+        "[-]API server not ready: no answer since ",
+        "[-]nodes not ready: no change has been seen since ",
+        "[-]services not ready: no change has been seen since ",
+    ];
+    let page = await_said(&host, &wanted).await;
+    assert!(page.contains("check the API server and the way to it"), "{page}");
+    assert_eq!(host.page("/readyz").await.unwrap().0, 503);
+    // A restart would help nobody.
+    for path in ["/livez", "/healthz"] {
+        assert_eq!(host.page(path).await.unwrap(), (200, "ok".to_owned()), "{path}");
+    }
+    way.fall_silent();
+    host.ready().await;
+    await_said(&host, &["[+]API server ok\n", "[+]nodes ok\n", "[+]services ok\n"]).await;
+    NodeFixture::new("later").internal_ip("10.1.0.1").register(client).await.unwrap();
+    await_untainted(client, "later").await;
+    host.stop().await;
+}
+
+/// It once led on with the Services that it had in memory, and every check passed.
+#[tokio::test]
+async fn a_leader_that_may_not_watch_services_any_more_leads_on_says_so_and_is_ready_when_it_may_again() {
+    let stage = Stage::new().await;
+    let way = Way::to(stage.cluster.url().strip_prefix("https://").unwrap().parse().unwrap()).await;
+    let master = format!("--master=https://{}", way.address);
+    let host = stage.cloudlycke(&[&QUICK[..], &["--leader-elect=true", &master]].concat());
+    host.ready().await;
+    await_said(&host, &["leader: this process"]).await;
+
+    let roles: Api<ClusterRole> = Api::all(stage.client().clone());
+    let role = roles.get("wasm-ccm").await.unwrap();
+    let mut less = role.clone();
+    let services = less.rules.iter_mut().flatten().find(|rule| rule.resources == Some(vec!["services".to_owned()]));
+    services.unwrap().verbs.retain(|verb| verb != "watch");
+    less = roles.replace("wasm-ccm", &PostParams::default(), &less).await.unwrap();
+    let watching: Api<Service> = Api::all(stage.cluster.client_of(stage.user()).await.unwrap());
+    let is_refused = async || Ok(watching.watch(&WatchParams::default(), "0").await.is_err());
+    until(LIMIT, is_refused).await.unwrap();
+    // The API server takes the right from no watch that goes on.
+    way.cut();
+    let page = await_said(&host, &["[-]services not ready: no change has been seen since "]).await;
+    for part in [
+        "cannot watch resource \"services\"",
+        "let this process list and watch Services: apply your overlay again",
+        "[+]API server ok\n",
+        "[+]nodes ok\n",
+        "leader: this process",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert_eq!(host.page("/readyz").await.unwrap().0, 503);
+    assert_eq!(host.page("/livez").await.unwrap(), (200, "ok".to_owned()));
+    assert!(host.count("ccm_store_watch_failures_total", &["kind=\"Service\""]).await.unwrap() >= 2.0);
+
+    less.rules = role.rules;
+    roles.replace("wasm-ccm", &PostParams::default(), &less).await.unwrap();
+    host.ready().await;
+    await_said(&host, &["[+]services ok\n", "leader: this process"]).await;
+    host.stop().await;
 }
 
 async fn await_port(cloud: &BalancerCloud, port: u16) {

@@ -9,11 +9,15 @@ use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams};
 use serde_json::json;
 
 use crate::cloud::{Cloud, ask, data};
-use crate::look::{get, is_tainted};
+use crate::look::{all_events, await_event, get, is_tainted};
 use crate::stage::{Actor, LIMIT, Stage};
 
 const ROLE: &str = "optional/credential-secret.yaml";
 const FLAG: &str = "--credential=token=secret:kube-system/cloud/token";
+/// What the host is told of its pod: Events about its credentials are there.
+const POD: &str = "cloud-controller-manager-0";
+const UNREADABLE: &str = "ccm_credential_unreadable";
+const LABELS: [&str; 2] = ["provider=\"scripted\"", "credential=\"token\""];
 
 fn secrets(stage: &Stage) -> Api<Secret> {
     Api::namespaced(stage.client().clone(), "kube-system")
@@ -51,6 +55,14 @@ async fn asks_with(stage: &Stage, host: &Actor, cloud: &Cloud, round: &str, toke
     until(LIMIT, asked).await.unwrap_or_else(|error| panic!("nobody asks with {token:?}: {error:#}"));
 }
 
+/// The metric is there before anything is lost, and nobody says that something is.
+async fn assert_readable(host: &Actor) {
+    let is_zero = async || Ok(host.metric_with(UNREADABLE, LABELS[1]).await.is_ok_and(|value| value == 0.0));
+    until(LIMIT, is_zero).await.unwrap_or_else(|error| panic!("the metric is not 0: {error:#}"));
+    let page = host.await_page("/readyz", 200, LIMIT).await.unwrap();
+    assert!(!page.contains("unreadable"), "{page}");
+}
+
 /// Neither in the log nor in what the provider was told.
 fn assert_hidden(host: &Actor, tokens: &[&str]) {
     let log = host.log_text();
@@ -71,9 +83,11 @@ async fn a_secret_that_is_rotated_counts_with_the_next_request_and_no_restart() 
     put(&stage, "token", "first-token\n").await;
     await_readable(&secrets_of_host(&stage).await).await;
     let cloud = Cloud::start().await;
-    let host = stage.scripted(&[], &[&strs(&cloud.flags())[..], &[FLAG, "--trace-http", "--v=4"]].concat());
+    let pod = [("POD_NAMESPACE", "kube-system"), ("POD_NAME", POD)];
+    let host = stage.scripted(&pod, &[&strs(&cloud.flags())[..], &[FLAG, "--trace-http", "--v=4"]].concat());
     host.ready().await;
     assert_eq!(cloud.asked_for(&stage, &host, "a").await, "Bearer first-token");
+    assert_readable(&host).await;
     put(&stage, "token", "second-token").await;
     asks_with(&stage, &host, &cloud, "b", "second-token").await;
     host.await_log(LIMIT, &["credential changed", "token", "secret:kube-system/cloud/token"]).await.unwrap();
@@ -88,8 +102,27 @@ async fn a_secret_that_is_rotated_counts_with_the_next_request_and_no_restart() 
         number += 1;
         assert!(number < 200, "nobody complains that the Secret is gone");
     }
+    // A restart would be an outage, and nothing else shows it.
+    let why = ["secret:kube-system/cloud/token", "there is no such Secret; create it"];
+    host.await_count(UNREADABLE, &LABELS, LIMIT, |count| count == 1.0).await.unwrap();
+    let told = await_event(stage.client(), POD, "Warning", "ProviderCredentialUnreadable", &why).await;
+    let page = host.await_page("/readyz", 200, LIMIT).await.unwrap();
+    let line =
+        page.lines().find(|line| line.contains("credential unreadable since")).unwrap_or_else(|| panic!("{page}"));
+    assert!(why.iter().all(|part| line.contains(part)), "{line}");
+    let status = host.page("/").await.unwrap().1;
+    assert!(status.contains("1 credential that cannot be read"), "{status}");
     put(&stage, "token", "third-token").await;
     asks_with(&stage, &host, &cloud, "d", "third-token").await;
+    host.await_count(UNREADABLE, &LABELS, LIMIT, |count| count == 0.0).await.unwrap();
+    assert_readable(&host).await;
+    host.events_written().await;
+    let events = all_events(stage.client()).await;
+    let lost = events.iter().filter(|event| event.reason.as_deref() == Some("ProviderCredentialUnreadable"));
+    assert_eq!(lost.map(|event| event.series.as_ref().map_or(1, |series| series.count)).sum::<i32>(), 1, "{events:?}");
+    for token in ["first-token", "second-token", "third-token"] {
+        assert!(![&told, &page, &status].iter().any(|text| text.contains(token)), "{token} is in {told}{page}{status}");
+    }
     assert_hidden(&host, &["first-token", "second-token", "third-token"]);
     host.end().await;
 }

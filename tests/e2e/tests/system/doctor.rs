@@ -1,6 +1,7 @@
 //! `wasm-ccm doctor`: every check, with what makes it fail on a real API server.
 
 mod api_server;
+mod component;
 mod hosts;
 pub(crate) mod leases;
 mod network;
@@ -157,6 +158,20 @@ async fn an_api_server_that_cannot_be_asked_is_wrong_and_the_provider_is_judged_
             answer.one(check, "unjudged");
         }
     }
+    // A list, before it is merged: nobody needs a cluster for that.
+    let folder = tempfile::tempdir().unwrap();
+    let entry = json!({ "source": cloudlycke() });
+    let another = json!({ "source": cloudlycke(), "name": "another", "component": "cloudlycke" });
+    let list = |entries: &[&Value]| {
+        let file = folder.path().join("providers.yaml");
+        std::fs::write(&file, json!(entries).to_string()).unwrap();
+        format!("--providers={}", file.display())
+    };
+    let answer = asked(&["--providers-only", "--master=http://127.0.0.1:1", &list(&[&entry])]);
+    assert!(answer.are_all("providers", "good") && answer.code == Some(0), "{}", answer.text);
+    assert!(answer.findings.iter().all(|finding| finding["check"] == "providers"), "{}", answer.text);
+    let (_, found) = asked(&["--providers-only", &list(&[&entry, &another])]).one("providers", "wrong");
+    assert!(found.contains("both take care of provider IDs that begin with cloudlycke://"), "{found}");
     // A component that only the API server leads to.
     let (objects, found) = asked(&["--master=http://127.0.0.1:1"]).one("providers", "unjudged");
     assert_eq!(objects, ["configmap:kube-system/wasm-ccm-provider"]);

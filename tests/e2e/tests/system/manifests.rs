@@ -123,15 +123,28 @@ async fn warnings(client: &Client, spec: &Value) -> Vec<String> {
     answer.headers().get_all("warning").iter().map(|value| value.to_str().unwrap().to_owned()).collect()
 }
 
+/// Why the API server refuses a pod, in a namespace that takes only what is baseline.
+async fn refusal(client: &Client, spec: &Value) -> String {
+    let pod = json!({ "metadata": { "name": "ours" }, "spec": spec });
+    let path = "/api/v1/namespaces/baseline/pods?dryRun=All&fieldValidation=Strict";
+    let request = http::Request::post(path).header("content-type", "application/json");
+    match client.request_text(request.body(pod.to_string().into_bytes()).unwrap()).await {
+        Err(kube::Error::Api(status)) => status.message,
+        answer => panic!("{answer:?}"),
+    }
+}
+
 #[tokio::test]
 async fn pods_are_restricted_but_for_the_network_of_their_node() {
     let stage = Stage::bare(apart(Settings::default())).await;
     let client = stage.client();
     let label = |name: &str, value: &str| (format!("pod-security.kubernetes.io/{name}"), value.to_owned());
-    let mut namespace = Namespace::default();
-    namespace.metadata.name = Some("restricted".to_owned());
-    namespace.metadata.labels = Some([label("warn", "restricted"), label("warn-version", "latest")].into());
-    Api::all(client.clone()).create(&PostParams::default(), &namespace).await.unwrap();
+    for (level, mode) in [("restricted", "warn"), ("baseline", "enforce")] {
+        let mut namespace = Namespace::default();
+        namespace.metadata.name = Some(level.to_owned());
+        namespace.metadata.labels = Some([label(mode, level), label(&format!("{mode}-version"), "latest")].into());
+        Api::all(client.clone()).create(&PostParams::default(), &namespace).await.unwrap();
+    }
 
     let manifests = Manifests::new();
     for folder in ["base", CLOUDLYCKE, DIGITALOCEAN] {
@@ -143,6 +156,10 @@ async fn pods_are_restricted_but_for_the_network_of_their_node() {
         ];
         let told = format!(r#"299 - "would violate PodSecurity \"restricted:latest\": {}""#, against.join(", "));
         assert_eq!(warnings(client, &spec).await, [told], "{folder}");
+        // Baseline is too strict as well, and has nothing else against them.
+        let refused = r#"pods "ours" is forbidden: violates PodSecurity "baseline:latest": "#;
+        let told = format!("{refused}{}", against.join(", ").replace('\\', ""));
+        assert_eq!(refusal(client, &spec).await, told, "{folder}");
         // All of that comes of one thing.
         spec["hostNetwork"] = json!(false);
         for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {

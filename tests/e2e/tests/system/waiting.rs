@@ -102,6 +102,38 @@ async fn a_node_without_capacity_waits_for_its_kubelet() {
     host.end().await;
 }
 
+/// Nothing fails: the Node is initialised as if the annotation were not there. A wrong value of one that the provider knows fails nothing either
+/// once the Node is initialised.
+#[tokio::test]
+async fn a_misspelt_annotation_of_a_node_is_told_once_with_the_name_that_was_meant_and_so_is_a_wrong_value_later() {
+    const MISSPELT: &str = "cloudlycke.io/instance-stat";
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let host = stage.cloudlycke(&[]);
+    node("typo").annotation(MISSPELT, "stopped").register(client).await.unwrap();
+    await_untainted(client, "typo").await;
+    let said = await_event(client, "typo", "Warning", "NodeAnnotationUnknown", &[]).await;
+    let expected = format!(
+        "provider cloudlycke does not know the annotation {MISSPELT}, which has no effect; {STATE} would be one"
+    );
+    assert_eq!(said, expected);
+    await_event(client, "typo", "Normal", "Synced", &[]).await;
+    host.end().await;
+
+    // Neither does the next process say it again, nor is it said of a change of something else.
+    let host = stage.cloudlycke(&["--node-status-update-frequency=300ms"]);
+    host.refreshed().await;
+    annotate(client, "typo", STATE, Some("stoped")).await;
+    let parts = [STATE, "\"stoped\"", "(invalid)", "the Node keeps the addresses that it has"];
+    await_event(client, "typo", "Warning", "SyncNodeFailed", &parts).await;
+    let failed = host.await_count("ccm_node_refreshes_total", &["outcome=\"failed\""], LIMIT, |count| count >= 3.0);
+    failed.await.unwrap();
+    host.events_written().await;
+    let told = told_once(client, "typo").await;
+    assert_eq!(told, ["Warning NodeAnnotationUnknown", "Normal Synced", "Warning SyncNodeFailed"]);
+    host.end().await;
+}
+
 /// 2.2: a change of the object does not wait for the back-off.
 #[tokio::test]
 async fn a_node_that_failed_often_goes_on_at_once_when_it_is_put_right() {

@@ -76,13 +76,13 @@ fn an_id_that_can_be_none_buys_no_load_balancer() {
     for id in ["../account", "lb 1", "https://cloud.digitalocean.com/networking/load_balancers/lb-1"] {
         let service = service(&[(names::ID, id)]);
         let cloud = FakeCloud::new().always(LIST, many(&[]));
-        for (service, asked) in [(service.clone(), 0), (Service { ingress: both(), ..service.clone() }, 1)] {
+        for (service, asked) in [(service.clone(), 1), (Service { ingress: both(), ..service.clone() }, 2)] {
             let done = ensure(&config(), &service, &nodes());
             let failure = done.outcome.failure.as_ref().expect("it is wrong");
             let field = format!("metadata.annotations[{}]", names::ID);
             assert_eq!((failure.reaction, failure.field.as_ref()), (Reaction::Invalid, Some(&field)));
             assert!(failure.message.contains(id), "{}", failure.message);
-            assert_eq!((written(&done), cloud.lines().len()), (vec![], asked));
+            assert_eq!((written(&done), routes(&cloud)), (vec![], vec![LIST.to_owned(); asked]));
         }
         // What has its name is its own, and its ID is written instead.
         for change in [ensure, update_backends] {
@@ -91,6 +91,30 @@ fn an_id_that_can_be_none_buys_no_load_balancer() {
             assert_eq!((addresses(&done), written(&done)), (both(), vec![(names::ID, Some("lb-1"))]));
             let [(IGNORED, message)] = done.warnings.as_slice() else { panic!("{done:?}") };
             assert!(message.contains(id) && message.contains("lb-1"), "{message}");
+        }
+    }
+}
+
+/// One without address: it is being made, or is of network INTERNAL. Once its Service failed for ever.
+#[test]
+fn a_wrong_id_is_replaced_also_while_the_load_balancer_has_no_address() {
+    let wrong = service(&[(names::ID, "https://x")]);
+    let new = changed("lb-1", json!({"status": "new", "ip": "", "ipv6": ""}));
+    let internal = changed("lb-1", json!({"network": "INTERNAL", "ip": "", "ipv6": "", "network_stack": "IPV4"}));
+    for (has, expected) in [(balancer("lb-1"), None), (new, Some(Reaction::Pending)), (internal, Some(Reaction::Retry))]
+    {
+        for change in [ensure, update_backends] {
+            let cloud = FakeCloud::new().on(LIST, many(std::slice::from_ref(&has)));
+            let done = change(&config(), &wrong, &nodes());
+            assert_eq!(done.outcome.failure.as_ref().map(|failure| failure.reaction), expected, "{has}");
+            assert_eq!(written(&done), [(names::ID, Some("lb-1"))]);
+            let told = done.warnings.iter().find(|(reason, _)| *reason == IGNORED).map(|(_, message)| &**message);
+            assert!(told.is_some_and(|told| told.contains("https://x") && told.contains("lb-1")), "{done:?}");
+            // With that on the Service, nothing is written any more.
+            let cloud = cloud.on(LIST, many(std::slice::from_ref(&has)));
+            let done = change(&config(), &service(&[(names::ID, "lb-1")]), &nodes());
+            assert!(written(&done).is_empty() && done.outcome.changes.is_empty(), "{done:?}");
+            assert!(routes(&cloud).iter().all(|line| line == LIST), "{:?}", cloud.lines());
         }
     }
 }

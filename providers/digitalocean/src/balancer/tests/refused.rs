@@ -207,6 +207,32 @@ fn a_new_one_is_made_without_the_droplets_that_are_refused() {
     assert_eq!(routes(&cloud)[5..], [LIST, POST]);
 }
 
+/// A Service that gets its address is done to the host, which looks again with its comparison of all.
+#[test]
+fn a_new_one_that_goes_without_a_node_differs_at_each_comparison_and_tries_it_again() {
+    let has = changed("lb-1", json!({ "droplet_ids": [100], "vpc_uuid": "v-1" }));
+    let cloud = FakeCloud::new()
+        .on(LIST, many(&[]))
+        .always(LIST, many(std::slice::from_ref(&has)))
+        .always(GET, one(&has))
+        .on(POST, no_such())
+        .on("api GET /v2/droplets/100", droplet(100, "v-1"))
+        .on(DROPLET, not_found())
+        .on(POST, one(&changed("lb-1", json!({ "droplet_ids": [100], "status": "new", "ip": "", "ipv6": "" }))));
+    assert_eq!(failure(&ensure(&config(), &service(&[]), &nodes())), (Reaction::Pending, Some(2_000)));
+    // The address goes before all.
+    assert_eq!(addresses(&ensure(&config(), &service(&[(names::ID, "lb-1")]), &nodes())), both());
+    let settled = settled_service(&[]);
+    let wish = Wish { service: settled.clone(), backends: vec![0, 1] };
+    assert_eq!(standings(&config(), &[wish]), [Standing::Differs(vec!["droplets".to_owned()])]);
+    goes_without(&ensure(&config(), &settled, &nodes()), "delete node");
+    assert!(!routes(&cloud).iter().any(|line| line == PUT), "{:?}", cloud.lines());
+    cloud.pass(301);
+    let cloud = cloud.on(PUT, one(&balancer("lb-1")));
+    assert_eq!(addresses(&ensure(&config(), &settled, &nodes())), both());
+    assert_eq!(body(&cloud, cloud.requests().len() - 1)["droplet_ids"], json!([100, 101]));
+}
+
 #[test]
 fn of_many_those_are_asked_for_that_the_cloud_names_and_the_listing_lacks() {
     let all: Vec<Backend> = (101..=140).map(|id| backend(id, &["e4", "e6"])).collect();
@@ -286,4 +312,106 @@ fn a_size_that_waits_and_a_droplet_that_is_refused_are_told_both() {
     assert!(told(&done).contains("n101"));
     assert_eq!(done.outcome.changes, ["changed lb-1: forwarding rules"]);
     assert!(routes(&cloud).ends_with(&[PUT.to_owned()]));
+}
+
+/// A cluster whose droplets no listing has, as those with GPUs, and a no that names none.
+#[test]
+fn of_many_that_nobody_names_each_look_asks_for_others() {
+    let all: Vec<Backend> = (101..=145).map(|id| backend(id, &["e4", "e6"])).collect();
+    let wanted: Vec<u64> = (101..=144).collect();
+    let cloud = FakeCloud::new().always(GET, one(&updated(&json!([])))).always(DROPLETS, Reply::status(401));
+    let cloud =
+        (101..=144).fold(cloud, |cloud, id| cloud.always(&format!("api GET /v2/droplets/{id}"), droplet(id, "v-1")));
+    let cloud = cloud
+        .on("api GET /v2/droplets/145", not_found())
+        .on(PUT, other_vpc())
+        .on(PUT, other_vpc())
+        .on(PUT, other_vpc())
+        .on(PUT, one(&updated(&json!(wanted))));
+    for _ in 0..2 {
+        assert_eq!(failure(&ensure(&config(), &settled_service(&[]), &all)).0, Reaction::Retry);
+    }
+    let done = ensure(&config(), &settled_service(&[]), &all);
+    assert_eq!(failure(&done), (Reaction::Pending, Some(300_000)));
+    assert!(told(&done).contains("n145"), "{done:?}");
+    assert_eq!(body(&cloud, cloud.requests().len() - 1)["droplet_ids"], json!(wanted));
+    // The next one writes nothing.
+    let cloud = cloud.on(GET, one(&updated(&json!(wanted))));
+    let before = routes(&cloud).len();
+    assert_eq!(failure(&ensure(&config(), &settled_service(&[]), &all)).0, Reaction::Pending);
+    assert_eq!(routes(&cloud)[before..], [GET]);
+}
+
+#[test]
+fn each_refused_droplet_has_its_own_time_and_postpones_no_other() {
+    let service = settled_service(&[]);
+    let all: Vec<Backend> = nodes().into_iter().chain([backend(102, &["e4", "e6"])]).collect();
+    let cloud = FakeCloud::new()
+        .always(GET, one(&updated(&json!([100]))))
+        .on(PUT, no_such())
+        .on(DROPLET, not_found())
+        .on(PUT, no("droplet 102 does not exist"))
+        .on("api GET /v2/droplets/102", not_found());
+    assert_eq!(failure(&ensure(&config(), &service, &nodes())), (Reaction::Pending, Some(300_000)));
+    cloud.pass(200);
+    // The first of them says when the next look is.
+    assert_eq!(failure(&ensure(&config(), &service, &all)), (Reaction::Pending, Some(100_000)));
+    assert_eq!(body(&cloud, 4)["droplet_ids"], json!([100, 102]));
+    cloud.pass(101);
+    let cloud = cloud.on(PUT, one(&updated(&json!([100, 101]))));
+    let done = ensure(&config(), &service, &all);
+    let last = cloud.requests().len() - 1;
+    assert_eq!((routes(&cloud)[last].as_str(), &body(&cloud, last)["droplet_ids"]), (PUT, &json!([100, 101])));
+    assert_eq!(failure(&done), (Reaction::Pending, Some(199_000)));
+    assert!(told(&done).contains("n102") && !told(&done).contains("n101"), "{done:?}");
+    // The next one writes nothing.
+    let cloud = cloud.on(GET, one(&updated(&json!([100, 101]))));
+    assert_eq!(failure(&ensure(&config(), &service, &all)), (Reaction::Pending, Some(199_000)));
+    assert_eq!(routes(&cloud)[last + 1..], [GET]);
+}
+
+/// The cloud refuses whatever is written, and a size is the only thing that is.
+#[test]
+fn a_droplet_that_it_has_and_that_is_gone_is_not_taken_for_a_size_that_is_refused() {
+    let three =
+        |droplets: Value| changed("lb-1", json!({ "droplet_ids": droplets, "size_unit": 3, "vpc_uuid": "v-1" }));
+    let cloud = FakeCloud::new()
+        .on(GET, one(&updated(&json!([100, 101]))))
+        .on(PUT, no_such())
+        .on("api GET /v2/droplets/100", droplet(100, "v-1"))
+        .on(DROPLET, not_found())
+        .on(PUT, one(&three(json!([100]))));
+    let service = settled_service(&[(names::SIZE_UNIT, "3")]);
+    let done = ensure(&config(), &service, &nodes());
+    goes_without(&done, "kubectl delete node");
+    assert_eq!(done.outcome.changes, ["changed lb-1: droplets, size"]);
+    let last = cloud.requests().len() - 1;
+    assert_eq!(routes(&cloud).iter().filter(|line| *line == PUT).count(), 2);
+    let body = body(&cloud, last);
+    assert_eq!((&body["droplet_ids"], &body["size_unit"]), (&json!([100]), &json!(3)));
+    // The next one writes nothing.
+    let cloud = cloud.on(GET, one(&three(json!([100]))));
+    goes_without(&ensure(&config(), &service, &nodes()), "kubectl delete node");
+    assert_eq!(routes(&cloud)[last + 1..], [GET]);
+}
+
+/// Words with droplets in them may be about the size.
+#[test]
+fn where_no_droplet_is_to_blame_the_rest_is_written_without_the_size() {
+    let cloud = FakeCloud::new()
+        .on(GET, one(&updated(&json!([100]))))
+        .on(PUT, no("a load balancer of 3 nodes needs 6 droplets"))
+        .always("api GET /v2/droplets/100", droplet(100, "v-1"))
+        .always(DROPLET, droplet(101, "v-1"))
+        .on(PUT, one(&updated(&json!([100, 101]))));
+    let service = settled_service(&[(names::SIZE_UNIT, "3")]);
+    let done = ensure(&config(), &service, &nodes());
+    assert_eq!((failure(&done).0, reasons(&done)), (Reaction::Retry, vec![]));
+    assert_eq!(done.outcome.changes, ["changed lb-1: droplets"]);
+    let last = cloud.requests().len() - 1;
+    assert_eq!(body(&cloud, last)["size_unit"], json!(1));
+    // The next one writes nothing.
+    let cloud = cloud.on(GET, one(&updated(&json!([100, 101]))));
+    assert_eq!(failure(&ensure(&config(), &service, &nodes())).0, Reaction::Retry);
+    assert_eq!(routes(&cloud)[last + 1..], [GET]);
 }

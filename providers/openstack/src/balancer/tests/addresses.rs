@@ -100,7 +100,8 @@ fn an_address_that_the_cloud_does_not_give_is_told_with_its_field_and_asked_for_
     };
     for (status, kind, reaction, after) in [
         (409, "IpAddressInUse", Reaction::Conflict, Some(60_000)),
-        (403, "PolicyNotAuthorized", Reaction::Unauthorized, None),
+        // The credentials are good: nothing else has to wait for others.
+        (403, "PolicyNotAuthorized", Reaction::Retry, Some(300_000)),
     ] {
         let mut service = settled(&[]);
         service.address_asked("203.0.113.9");

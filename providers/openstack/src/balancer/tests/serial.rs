@@ -36,12 +36,45 @@ fn members_get_another_health_check_port_or_go_for_another_subnet() {
         ("as it should be", json!({}), vec![]),
     ] {
         let odd = [with(member(1), odd), member(2)];
-        let cloud = answers(cloud_of(&balancer(), &[listener()], &[pool()], &odd));
+        let subnet = json!({ "id": "subnet-1", "network_id": "net-1", "ip_version": 4 });
+        let cloud = answers(cloud_of(&balancer(), &[listener()], &[pool()], &odd))
+            .always("network GET /subnets/subnet-1", one("subnet", &subnet));
         for _ in 0..2 {
             ensure(&config, &host(), &settled(&[]), &nodes());
             later(&cloud);
         }
         assert_eq!(writes(&cloud), expected, "{case}");
+    }
+}
+
+/// A typing error took one Node after another out of service: Octavia refuses the new member when the old one is gone.
+#[test]
+fn no_member_goes_for_a_subnet_that_is_not_there() {
+    let missing =
+        json!({ "NeutronError": { "type": "SubnetNotFound", "message": "Subnet subnet-9 could not be found." } });
+    let mut serial = usual();
+    serial.balancers.serial = true;
+    let mut configured = serial.clone();
+    configured.balancers.place.member_subnet = "subnet-9".to_owned();
+    let mut free = serial.clone();
+    free.balancers.place.subnet.clear();
+    for (config, annotations, expected) in [
+        (&serial, vec![(names::MEMBER_SUBNET, "subnet-9")], (Reaction::Invalid, Some(names::MEMBER_SUBNET))),
+        (&free, vec![(names::SUBNET, "subnet-9")], (Reaction::Invalid, Some(names::SUBNET))),
+        (&configured, vec![], (Reaction::Retry, None)),
+    ] {
+        let cloud = whole()
+            .always("network GET /subnets/subnet-9", Reply::json(404, missing.to_string()))
+            .always(REMOVE, Reply::status(204))
+            .always(ADD, Reply::json(400, json!({ "faultstring": "Subnet subnet-9 not found." }).to_string()));
+        for _ in 0..2 {
+            let failure = ensure(config, &host(), &settled(&annotations), &nodes()).outcome.failure.expect("refused");
+            let field = expected.1.map(ccm_sdk::annotations::field);
+            assert_eq!((failure.reaction, failure.field), (expected.0, field), "{}", failure.message);
+            assert!(failure.message.contains("subnet-9"), "{}", failure.message);
+            later(&cloud);
+        }
+        assert_eq!(written(&cloud), Vec::<String>::new(), "{annotations:?}");
     }
 }
 

@@ -33,12 +33,12 @@ async fn case_27_two_conflicts_are_three_patches_one_lookup_and_one_event() {
 
 #[tokio::test(start_paused = true)]
 async fn case_28_a_refused_patch_is_one_patch_and_no_success() {
+    const WITH_BACKOFF: &str = "with back-off, next in 1s";
     // A permission that is lacking may be there in a moment, when the API server has just started: the Node once waited for
     // a minute. What is wrong in itself is refused again.
     let slow = Verdict::After(Duration::from_secs(60));
     assert!(Duration::from_secs(60) > MIN_SLOW_RETRY);
-    let cases =
-        [(403, Verdict::Backoff, "with back-off"), (401, Verdict::Backoff, "with back-off"), (422, slow, "in 60s")];
+    let cases = [(403, Verdict::Backoff, WITH_BACKOFF), (401, Verdict::Backoff, WITH_BACKOFF), (422, slow, "in 60s")];
     for (code, verdict, told) in cases {
         let mut bench = bench();
         bench.api.refuse(OBJECT, code, 1);

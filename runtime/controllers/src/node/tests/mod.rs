@@ -8,6 +8,7 @@ mod initialise;
 mod labels;
 mod refresh;
 mod rehearsal;
+mod unknown_annotations;
 
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use super::holders::Holders;
 use super::memory::Memory;
 use super::sync::Syncer;
+use super::unknown_annotations::UnknownAnnotations;
 use super::write::NodeWriter;
 use super::{NodeSettings, refresh as refreshing};
 use crate::all_metrics::Metrics;
@@ -101,8 +103,12 @@ impl Bench {
         scraped(&self.registry, series)
     }
 
+    /// The delay of a back-off is partly left to chance: here it is no part of the verdict.
     async fn sync(&self, name: &str) -> Verdict {
-        self.syncer.sync(name).await
+        match self.syncer.sync(name).await {
+            Verdict::BackoffOf(_) => Verdict::Backoff,
+            verdict => verdict,
+        }
     }
 
     async fn refresh(&self) {
@@ -139,6 +145,7 @@ fn syncer(
         recorder,
         memory: Memory::new(metrics.node.uninitialized.clone(), Default::default()),
         metrics: metrics.node.clone(),
+        unknown_annotations: UnknownAnnotations::default(),
         settings,
     }
 }

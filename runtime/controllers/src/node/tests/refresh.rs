@@ -171,6 +171,52 @@ async fn a_node_that_cannot_be_refreshed_is_logged_once_and_again_when_the_reaso
     assert_eq!(told(), [3, 1]);
 }
 
+/// A wrong value of an annotation on a Node that had been initialised was one line of the log.
+#[tokio::test(start_paused = true)]
+async fn what_a_node_asks_for_in_vain_after_its_initialisation_is_told_once_for_each_reason_until_it_is_put_right() {
+    let mut bench = Bench::new();
+    bench.add(node("node0").provider_id("fake://1").address("InternalIP", "10.0.0.1"));
+    let wrong = |why: &str| Finding::Unknown(Failure::new(Reaction::Invalid, why));
+    let away = || Finding::Unknown(Failure::new(Reaction::Retry, "away"));
+    let right = || internal(&["10.0.0.1"]);
+    // What each refresh meets, and how many Events wait then.
+    let runs = [
+        (wrong("stoped is no state"), 1),
+        (wrong("stoped is no state"), 1),
+        // The cloud has no answer for a while.
+        (away(), 1),
+        (wrong("stoped is no state"), 1),
+        (wrong("stop is no state"), 2),
+        (right(), 2),
+        (wrong("stop is no state"), 3),
+    ];
+    for (index, (answer, waiting)) in runs.into_iter().enumerate() {
+        bench.cloud.answer("node0", [answer]);
+        bench.refresh().await;
+        assert_eq!(bench.metrics.events.waiting.get(), waiting, "{index}");
+        tokio::time::advance(Duration::from_secs(3_600)).await;
+    }
+    assert_eq!(bench.api.count("PATCH"), 0);
+    let says = |why: &str| {
+        format!(
+            "Warning SyncNodeFailed: the machine of node node0 could not be determined: {why} (invalid): the Node keeps the \
+             addresses that it has, and the next refresh asks again"
+        )
+    };
+    let twice = format!("{} (2 times)", says("stop is no state"));
+    assert_eq!(bench.events().await, [says("stoped is no state"), twice]);
+}
+
+/// Several managers share a cluster, and a provider may call an ID of another one a mistake.
+#[tokio::test(start_paused = true)]
+async fn a_refresh_tells_nothing_of_a_node_whose_provider_id_is_nobodys_here() {
+    let mut bench = Bench::new();
+    bench.cloud.answer("node0", [Finding::Unknown(Failure::new(Reaction::Invalid, "no ID of mine"))]);
+    bench.add(node("node0").provider_id("other://1"));
+    bench.refresh().await;
+    assert_eq!(bench.events().await, [""; 0]);
+}
+
 /// The last success is of all Nodes. One that is wrong itself would keep it for ever, and says so elsewhere.
 #[tokio::test(start_paused = true)]
 async fn a_refresh_is_a_success_when_the_cloud_had_an_answer_about_every_node() {

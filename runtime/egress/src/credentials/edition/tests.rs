@@ -95,6 +95,34 @@ fn half_of_a_pair_waits_for_the_other_half() {
     assert_ne!(credentials.edition(), edition);
 }
 
+/// It was lost for as long as the other half was.
+#[test]
+fn half_of_a_pair_that_is_back_can_be_read_though_it_waits_for_the_other_half() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "cloud.conf", CONFIG);
+    write_pair(folder.path(), 1);
+    let credentials = credentials(folder.path());
+    let lost = || {
+        let states = credentials.sources().borrow().clone();
+        let lost = states.into_iter().filter(|state| state.unreadable.is_some());
+        lost.map(|state| state.credential).collect::<Vec<_>>()
+    };
+    assert_eq!(pair(&credentials), numbered(1));
+    assert!(lost().is_empty());
+    for name in ["id", "secret"] {
+        std::fs::remove_file(folder.path().join(name)).unwrap();
+    }
+    assert_eq!(pair(&credentials), numbered(1));
+    assert_eq!(lost(), ["id", "secret"]);
+    for number in [1, 2] {
+        write(folder.path(), "id", &format!("id-number-{number}"));
+        assert_eq!(pair(&credentials), numbered(1), "{number}");
+        assert_eq!(lost(), ["secret"], "{number}");
+    }
+    write(folder.path(), "secret", "secret-number-2");
+    assert_eq!((pair(&credentials), lost()), (numbered(2), vec![]));
+}
+
 /// The ID stood in the cloud-config, and the provider sent the old one with the new secret.
 #[test]
 fn values_stay_while_the_cloud_config_says_something_else_than_the_provider_was_told() {

@@ -144,6 +144,61 @@ async fn what_a_login_gives_back_is_refused_alike_whether_or_not_it_is_a_secret(
     assert!(told[0].contains("was in the request") && told[0] == told[1], "{told:?}");
 }
 
+/// A broken gateway repeated a header where the token belongs: after three logins the provider sent nothing any more, although its cloud was well.
+#[tokio::test]
+async fn a_provider_whose_cloud_gave_back_a_header_of_its_logins_goes_on_once_the_cloud_is_well() {
+    const TOKEN: &str = "session-Oob3eiwu";
+    let logins = AtomicUsize::new(0);
+    let cloud = Cloud::start(move |asked| {
+        if asked.header("x-session").is_some() {
+            return ok("{}");
+        }
+        let token = if logins.fetch_add(1, Ordering::SeqCst) < 5 { "application/json" } else { TOKEN };
+        Reply::Bytes(reply("201 Created", &format!("x-subject: {token}\r\n"), "{}"))
+    });
+    let credentials = vec![("token", vec![header("authorization")]), ("session", vec![header("x-session")])];
+    let granted: &[(&str, &[&str])] = &[("session", &["api:header:x-session", "api:capture-header:x-subject"])];
+    let egress = open(&cloud, credentials, granted).unwrap();
+    let authorization = ("authorization".to_owned(), vec![secret("token")]);
+    let login = Request {
+        headers: [vec![authorization], named("content-type", "application/json")].concat(),
+        body: vec![bytes("{}")],
+        capture: walls::capture(CaptureSource::Header("X-Subject".to_owned())),
+        ..post(Effect::Read)
+    };
+    for _ in 0..5 {
+        let error = egress.send(login.clone(), &call()).await.unwrap_err();
+        assert!(error.message.contains("was in the request"), "{error}");
+        assert!(!egress.available("session", &call()));
+    }
+    assert_eq!(egress.send(login, &call()).await.unwrap().status, 201);
+    let headers = vec![("x-session".to_owned(), vec![secret("session")])];
+    cloud.take();
+    egress.send(Request { headers, ..post(Effect::Read) }, &call()).await.unwrap();
+    assert_eq!(cloud.take().remove(0).header("x-session"), Some(TOKEN));
+}
+
+/// The same login again tells a component nothing; each other one that is refused does, whatever comes between.
+#[tokio::test]
+async fn what_a_cloud_gives_back_counts_once_for_each_text_of_a_login() {
+    let cloud = Cloud::start(|_| ok(r#"{"id":"session-Oob3eiwu"}"#));
+    let credentials = vec![("token", vec![header("authorization")]), ("session", vec![header("x-session")])];
+    let granted: &[(&str, &[&str])] = &[("session", &["api:header:x-session", "api:capture-json:/id"])];
+    let egress = open(&cloud, credentials, granted).unwrap();
+    let login = |tag: usize| Request {
+        headers: vec![("authorization".to_owned(), vec![secret("token")])],
+        body: vec![bytes(&format!(r#"{{"client":"session-Oob3eiwu","tag":{tag}}}"#))],
+        capture: walls::capture(CaptureSource::JsonPointer("/id".to_owned())),
+        ..post(Effect::Read)
+    };
+    for tag in [1, 1, 2, 1, 2, 2, 3] {
+        let error = egress.send(login(tag), &call()).await.unwrap_err();
+        assert!(error.message.contains("was in the request"), "{tag}: {error}");
+    }
+    let error = egress.send(login(1), &call()).await.unwrap_err();
+    assert!(error.message.contains("sends no more requests"), "{error}");
+}
+
 /// What a request has is counted as it was written: a limit said otherwise whether there was a secret in it.
 #[tokio::test]
 async fn limits_count_what_was_written_and_not_what_is_left_of_it() {

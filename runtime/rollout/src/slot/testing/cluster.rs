@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ccm_cloud::{
     CallFuture, Capability, Cluster, ClusterSubject, Descriptor, Failure, LoadBalancers, Node, Reaction, Service,
 };
+use ccm_egress::SourceState;
 use tokio::sync::watch;
 
 use super::{Does, Fake};
@@ -45,6 +46,10 @@ impl Component for Fake {
 
     fn follow_credentials(&self) -> CallFuture<'_, ()> {
         Box::pin(std::future::pending())
+    }
+
+    fn credential_sources(&self) -> watch::Receiver<Vec<SourceState>> {
+        self.sources.subscribe()
     }
 
     fn reconcile_noting(

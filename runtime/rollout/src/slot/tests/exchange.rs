@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::LoadBalancerSource as _;
+use ccm_egress::SourceState;
 use jiff::Timestamp;
 use tokio::task::JoinSet;
 
@@ -228,6 +229,7 @@ async fn all_that_becomes_of_components_is_told_once_and_in_order() {
     while let Ok(news) = rig.news.try_recv() {
         told.push(match news {
             News::FirstCall(_) => "first call".to_owned(),
+            News::Sources(sources) => format!("{sources:?}"),
             News::Changed(transition, standing) => {
                 let what = match transition {
                     Transition::Exchanged { before } => format!("in place of {}", before.version),
@@ -255,4 +257,33 @@ async fn all_that_becomes_of_components_is_told_once_and_in_order() {
             "2 configured, 7",
         ]
     );
+}
+
+/// How the sources stand, as it is told next.
+async fn sources(rig: &mut Rig) -> Vec<SourceState> {
+    loop {
+        if let News::Sources(states) = rig.news.recv().await.unwrap() {
+            return states;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_told_whether_the_credentials_of_whoever_serves_can_be_read_and_no_longer_those_of_the_one_before() {
+    let mut rig = Rig::new(SHORT);
+    let token =
+        |why: Option<&str>| vec![SourceState { credential: "token".to_owned(), unreadable: why.map(str::to_owned) }];
+    let first = rig.slot.component();
+    first.sources.send_replace(token(None));
+    let slot = rig.slot.clone();
+    let mut following = JoinSet::new();
+    following.spawn(async move { slot.follow_credentials().await });
+    assert_eq!(sources(&mut rig).await, token(None));
+    first.sources.send_replace(token(Some("there is no such Secret")));
+    assert_eq!(sources(&mut rig).await, token(Some("there is no such Secret")));
+    rig.put("2", Does::Right);
+    assert_eq!(sources(&mut rig).await, vec![], "it has none");
+    first.sources.send_replace(token(None));
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(!matches!(rig.news.try_recv(), Ok(News::Sources(_))), "it does not serve");
 }

@@ -85,3 +85,72 @@ async fn without_an_answer_whoever_was_let_in_asks_past_the_limit_once_in_a_seco
         assert_eq!(with(&wall, "slow", "/metrics").await, 200);
     }
 }
+
+/// One address opened many connections with the same token, and closed each that asked: the next one asked anew, past the limit.
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_for_an_answer_asks_only_in_a_turn_of_its_own_when_the_one_who_asks_goes_away() {
+    // How often the API server is asked before that.
+    for (token, path, before, status) in [("slow-unknown", "/metrics", 0, 401), ("nobody", "/slow", 1, 403)] {
+        let (wall, fake) = wall(settings());
+        let address = |number: usize| [192, 0, 2, if number == 49 { 9 } else { 1 }];
+        let mut waiting: Vec<_> = (0..50).map(|number| Box::pin(from(address(number), &wall, token, path))).collect();
+        for request in &mut waiting {
+            assert_eq!(request.as_mut().now_or_never(), None, "{token}");
+        }
+        assert_eq!(fake.asked(), before + 1, "{token}");
+        let mut refused = 0;
+        while waiting.len() > 1 {
+            drop(waiting.remove(0));
+            waiting.retain_mut(|request| {
+                let answer = request.as_mut().now_or_never();
+                assert!([None, Some(429)].contains(&answer), "{token}: {answer:?}");
+                refused += usize::from(answer.is_some());
+                answer.is_none()
+            });
+        }
+        assert_eq!((fake.asked(), refused), (OF_ONE_PEER, 49 - OF_ONE_PEER), "{token}: one is of the other address");
+        assert_eq!(waiting.remove(0).await, status, "{token}: the other address has a turn of its own");
+        assert_eq!(fake.asked(), 0, "{token}");
+    }
+}
+
+/// The token was asked about for the other page, and was no more that of somebody who had been let in.
+#[tokio::test(start_paused = true)]
+async fn whoever_was_let_in_to_a_page_is_not_held_up_there_because_of_another_page() {
+    for (other, fails, status) in [("/metrics/other", false, 429), ("/metrics/other", true, 503), ("/", false, 403)] {
+        let (wall, fake) = wall(settings());
+        let flood = async || {
+            for number in 0..40 {
+                with(&wall, &format!("random-{number}"), "/metrics").await;
+                with(&wall, "nobody", &format!("/{number}")).await;
+            }
+        };
+        assert_eq!(with(&wall, "prometheus", "/metrics").await, 200);
+        tokio::time::advance(11 * S).await;
+        if status == 429 {
+            flood().await;
+        }
+        fake.forbids_access.store(fails, Ordering::Relaxed);
+        assert_eq!(with(&wall, "prometheus", other).await, status, "{other}");
+        fake.forbids_access.store(false, Ordering::Relaxed);
+        tokio::time::advance(11 * S).await;
+        flood().await;
+        assert_eq!(with(&wall, "good-new", "/metrics").await, 429, "nobody new has a turn");
+        assert_eq!(with(&wall, "prometheus", "/metrics").await, 200, "after {status} of {other}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_is_unknown_by_now_or_has_lost_its_last_page_waits_for_its_turn_as_others_do() {
+    for (token, refused) in [("revoked", 401), ("demoted", 403)] {
+        let (wall, _) = wall(settings());
+        assert_eq!(with(&wall, token, "/metrics").await, 200, "{token}");
+        tokio::time::advance(11 * S).await;
+        assert_eq!(with(&wall, token, "/metrics").await, refused, "{token}");
+        tokio::time::advance(11 * S).await;
+        for number in 0..40 {
+            with(&wall, &format!("random-{number}"), "/metrics").await;
+        }
+        assert_eq!(with(&wall, token, "/metrics").await, 429, "{token}");
+    }
+}

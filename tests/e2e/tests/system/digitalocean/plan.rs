@@ -115,6 +115,33 @@ async fn a_plan_shows_what_run_then_does_for_a_service_and_changes_nothing() {
     cloud.check().unwrap();
 }
 
+/// The pod is granted the name of a firewall, and writes it. A plan without that grant was empty, and said that all is well.
+#[tokio::test]
+async fn a_plan_without_a_variable_that_is_set_and_not_granted_is_no_proof() {
+    let stage = Stage::new().await;
+    let cloud = Cloud::calm().await;
+    let asked = async |granted: &[(&str, &str)], set: &[(&str, &str)]| {
+        let url = cloud.url();
+        let (environment, flags) =
+            configured(&cloud, &component("providers/digitalocean.wasm").unwrap(), &url, granted, &[]);
+        let mut command = Command::new(program().unwrap());
+        command.args(["plan", "--all"]).arg("--kubeconfig").arg(stage.kubeconfig()).args(flags).envs(environment);
+        Planned::of(command.envs(set.iter().copied()), LIMIT).await
+    };
+    let firewall = [("PUBLIC_ACCESS_FIREWALL_NAME", "k8s-access"), ("PUBLIC_ACCESS_FIREWALL_TAGS", "k8s")];
+    assert_eq!(asked(&[], &[]).await.code, Some(0));
+    let unjudged = asked(&[], &firewall).await;
+    assert_eq!(unjudged.code, Some(3), "{unjudged:?}");
+    let warning = "warning: digitalocean: set here, and not granted to the provider, which does not see it: ";
+    let grants = "--allow-env=PUBLIC_ACCESS_FIREWALL_NAME,PUBLIC_ACCESS_FIREWALL_TAGS grants it";
+    let tells = |line: &str| line.starts_with(warning) && line.contains(grants);
+    assert!(unjudged.text.lines().any(tells), "{unjudged:?}");
+    let planned = asked(&firewall, &[]).await;
+    assert!(planned.code == Some(2) && planned.text.contains("/v2/firewalls"), "{planned:?}");
+    assert_eq!(cloud.counters().writes, 0);
+    cloud.unsettled("nobody writes");
+}
+
 #[tokio::test]
 async fn a_plan_for_nodes_shows_what_run_then_writes() {
     let stage = Stage::new().await;

@@ -43,6 +43,9 @@ async fn pods_of_the_host_that_do_not_run_are_told_with_the_reason() {
     let waiting = json!({ "waiting": { "reason": "ImagePullBackOff", "message": "no such image" } });
     let status = json!([{ "name": "wasm-ccm", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": waiting }]);
     pod(&stage, "unpulled", tolerant(), json!({ "phase": "Pending", "containerStatuses": status })).await;
+    let waiting = json!({ "waiting": { "reason": "CrashLoopBackOff", "message": "back-off 5m0s" } });
+    let status = json!([{ "name": "wasm-ccm", "image": "", "imageID": "", "ready": false, "restartCount": 7, "state": waiting }]);
+    pod(&stage, "crashing", tolerant(), json!({ "phase": "Running", "containerStatuses": status })).await;
     let dns = json!({ "tolerations": tolerations, "dnsPolicy": "ClusterFirstWithHostNet" });
     pod(&stage, "resolver", dns, json!({ "phase": "Running" })).await;
     let answer = look();
@@ -50,6 +53,7 @@ async fn pods_of_the_host_that_do_not_run_are_told_with_the_reason() {
         ("strict", "does not tolerate the taint node.cloudprovider.kubernetes.io/uninitialized"),
         ("nowhere", "no Node takes it: 0/1 nodes are available"),
         ("unpulled", "does not run (ImagePullBackOff): no such image"),
+        ("crashing", "does not run (CrashLoopBackOff): back-off 5m0s"),
     ] {
         let hosts = answer.of("hosts");
         let of = hosts.iter().filter(|finding| finding["objects"] == json!([format!("Pod kube-system/{object}")]));
@@ -60,4 +64,16 @@ async fn pods_of_the_host_that_do_not_run_are_told_with_the_reason() {
     let (objects, found) = answer.one("dns", "note");
     assert_eq!(objects, ["Pod kube-system/resolver"]);
     assert!(found.starts_with("asks the DNS of the cluster"), "{found}");
+
+    let unready = json!({ "phase": "Running", "conditions": [{ "type": "Ready", "status": "False" }] });
+    let container = json!({ "name": "wasm-ccm", "image": "registry.example/wasm-ccm:2", "args": ["run"] });
+    pod(&stage, "unready", json!({ "tolerations": tolerations, "containers": [container] }), unready).await;
+    let answer = doctor(&stage.cluster.kubeconfig(), &[&provider(), "--waiting-after=0s"]);
+    let is_unready = |finding: &&&Value| finding["objects"] == json!(["Pod kube-system/unready"]);
+    let hosts = answer.of("hosts");
+    let found: Vec<_> = hosts.iter().filter(is_unready).map(|finding| finding["found"].clone()).collect();
+    assert_eq!(found, ["runs, and is not ready"], "{}", answer.text);
+    let (_, found) = answer.one("hosts", "note");
+    let images = "its pods run different images: registry.example/wasm-ccm:1 (6), registry.example/wasm-ccm:2 (1)";
+    assert_eq!(found, images);
 }

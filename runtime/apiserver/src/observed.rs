@@ -1,0 +1,211 @@
+//! What a watch learns of the API server, for whoever must know whether it still hears of changes. Nothing is asked for that: each request of
+//! the watch is seen on its way, and so is the begin of its answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use jiff::Timestamp;
+use kube::Client;
+use kube::client::Body;
+use kube::core::Status;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::api_status::lacks_right;
+use crate::counted::is_watch;
+use crate::error_text::api_error_text;
+
+/// How long a watch may be away before that is told. A watch that ends after its time, one that begins anew with a list, and a dropped
+/// connection are back within seconds, and an API server that is restarted within this time. It is also as long as a silent
+/// connection is kept by default.
+pub const GRACE: Duration = Duration::from_secs(45);
+
+/// The client for one watch, and what that learns. Nobody else may ask by way of this client.
+#[must_use]
+pub fn observed(client: &Client) -> (Client, Observed) {
+    let namespace = client.default_namespace().to_owned();
+    let (client, seen) = (client.clone(), Arc::new(watch::Sender::new(Seen::default())));
+    let observed = Observed { seen: seen.subscribe() };
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (client, seen) = (client.clone(), Arc::clone(&seen));
+        async move { ask(&client, &seen, request).await }
+    });
+    (Client::new(service, namespace), observed)
+}
+
+async fn ask(client: &Client, seen: &watch::Sender<Seen>, request: Request<Body>) -> kube::Result<Response<Body>> {
+    let is_watch = is_watch(request.uri());
+    seen.send_modify(Seen::asked);
+    let answered = async {
+        let answer = client.send(request).await?;
+        if answer.status().is_success() { Ok((answer, None)) } else { refused(answer).await }
+    };
+    match answered.await {
+        Ok((answer, refusal)) => {
+            seen.send_modify(|seen| match refusal {
+                None => seen.answered(is_watch),
+                Some(failure) => seen.refused(failure),
+            });
+            Ok(answer)
+        }
+        Err(error) => {
+            let failure = Failure { why: api_error_text(&error), ..Failure::default() };
+            seen.send_modify(|seen| seen.failure = Some(failure));
+            Err(error)
+        }
+    }
+}
+
+/// Reads why, and leaves the answer as it was.
+async fn refused(answer: Response<Body>) -> kube::Result<(Response<Body>, Option<Failure>)> {
+    let (head, body) = answer.into_parts();
+    let bytes = body.collect_bytes().await?;
+    let code = head.status.as_u16();
+    let mut failure = Failure { is_answer: !head.status.is_server_error(), ..Failure::default() };
+    // What stands before the API server may say something else.
+    match serde_json::from_slice::<Status>(&bytes) {
+        Ok(status) if !status.message.is_empty() => {
+            failure.why = format!("{} ({code})", status.message);
+            failure.lacks_right = lacks_right(&status);
+        }
+        _ => failure.why = format!("the answer has status {code}"),
+    }
+    Ok((Response::from_parts(head, Body::from(bytes)), Some(failure)))
+}
+
+/// The last that went wrong.
+#[derive(Debug, Clone, Default)]
+struct Failure {
+    why: String,
+    /// The API server itself said so. A status of 500 and above may be that of a proxy which does not reach it.
+    is_answer: bool,
+    lacks_right: bool,
+}
+
+/// When something began.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    at: Instant,
+    time: Timestamp,
+}
+
+impl Moment {
+    fn now() -> Self {
+        Self { at: Instant::now(), time: Timestamp::now() }
+    }
+
+    fn is_long_ago(&self) -> bool {
+        self.at.elapsed() >= GRACE
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+struct Seen {
+    /// Begin of the first request since the last answer.
+    unanswered: Option<Moment>,
+    /// Begin of the first request since the last watch that began well.
+    unwatched: Option<Moment>,
+    /// The last one since then.
+    failure: Option<Failure>,
+}
+
+impl Seen {
+    fn asked(&mut self) {
+        self.unanswered.get_or_insert_with(Moment::now);
+        self.unwatched.get_or_insert_with(Moment::now);
+    }
+
+    /// A list that can be had says nothing about the watch.
+    fn answered(&mut self, is_watch: bool) {
+        self.unanswered = None;
+        if is_watch {
+            self.unwatched = None;
+            self.failure = None;
+        }
+    }
+
+    fn refused(&mut self, failure: Failure) {
+        if failure.is_answer {
+            self.unanswered = None;
+        }
+        self.failure = Some(failure);
+    }
+
+    fn away(&self, since: Moment) -> Away {
+        let Failure { why, lacks_right, .. } = self.failure.clone().unwrap_or_default();
+        let why = if why.is_empty() { "the API server does not answer".to_owned() } else { why };
+        Away { since: since.time, why, lacks_right }
+    }
+
+    /// When the next grace is over.
+    fn grace_ends(&self) -> Option<Instant> {
+        let begun = [self.unanswered, self.unwatched].into_iter().flatten();
+        begun.filter(|moment| !moment.is_long_ago()).map(|moment| moment.at + GRACE).min()
+    }
+}
+
+/// What is missing for longer than [`GRACE`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Away {
+    /// When it was first asked for in vain.
+    pub since: Timestamp,
+    /// The last answer or error.
+    pub why: String,
+    /// Whether the API server says that a right is missing.
+    pub lacks_right: bool,
+}
+
+/// What a watch has learnt so far. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Observed {
+    seen: watch::Receiver<Seen>,
+}
+
+impl Observed {
+    /// Whether the watch hears of changes, as far as is known.
+    ///
+    /// # Errors
+    ///
+    /// It does not, for longer than [`GRACE`].
+    pub fn hears(&self) -> Result<(), Away> {
+        let seen = self.seen.borrow();
+        // A list of many pages may take longer.
+        let is_in_vain = seen.failure.is_some() || seen.unanswered.is_some_and(|since| since.is_long_ago());
+        match seen.unwatched {
+            Some(since) if is_in_vain && since.is_long_ago() => Err(seen.away(since)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the API server answers, as far as is known. A refusal is an answer.
+    ///
+    /// # Errors
+    ///
+    /// It does not, for longer than [`GRACE`].
+    pub fn answered(&self) -> Result<(), Away> {
+        let seen = self.seen.borrow();
+        match seen.unanswered {
+            Some(since) if since.is_long_ago() => Err(seen.away(since)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until one of these may be another one. False when the watch ended before.
+    pub async fn changed(&mut self) -> bool {
+        let ends = self.seen.borrow().grace_ends();
+        let over = async {
+            match ends {
+                Some(ends) => tokio::time::sleep_until(ends).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            changed = self.seen.changed() => changed.is_ok(),
+            () = over => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

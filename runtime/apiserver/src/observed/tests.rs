@@ -1,0 +1,149 @@
+use std::io;
+
+use parking_lot::Mutex;
+use serde_json::json;
+
+use super::*;
+
+const LIST: &str = "/api/v1/services?limit=250";
+const WATCH: &str = "/api/v1/services?watch=true&resourceVersion=7";
+const MISSING: &str = "services is forbidden: User \"ccm\" cannot watch resource \"services\" in API group \"\"";
+
+/// What the API server answers: a status, none for an error, and nothing at all.
+#[derive(Debug, Clone, Copy)]
+enum Says {
+    Status(u16),
+    Error,
+    Nothing,
+}
+
+/// A watch, and what becomes of its lists and watches.
+struct Bench {
+    client: Client,
+    observed: Observed,
+    lists: Arc<Mutex<Says>>,
+    watches: Arc<Mutex<Says>>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let [lists, watches] = [(), ()].map(|()| Arc::new(Mutex::new(Says::Status(200))));
+        let (of_lists, of_watches) = (Arc::clone(&lists), Arc::clone(&watches));
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let says = if is_watch(request.uri()) { *of_watches.lock() } else { *of_lists.lock() };
+            async move {
+                match says {
+                    Says::Status(code) => {
+                        let body = json!({ "kind": "Status", "code": code, "reason": "Forbidden", "message": MISSING });
+                        let body = if code == 403 { body.to_string() } else { "not JSON".to_owned() };
+                        Ok(Response::builder().status(code).body(Body::from(body.into_bytes())).unwrap())
+                    }
+                    Says::Error => Err(io::Error::other("no route to host")),
+                    Says::Nothing => std::future::pending().await,
+                }
+            }
+        });
+        let (client, observed) = observed(&Client::new(service, "default"));
+        Self { client, observed, lists, watches }
+    }
+
+    /// Lists, and then watches; a second later both have ended.
+    async fn round(&self) {
+        for path in [LIST, WATCH] {
+            let request = Request::get(path).body(Body::empty()).unwrap();
+            let asked = tokio::time::timeout(Duration::from_millis(500), self.client.send(request));
+            drop(asked.await);
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+
+    async fn rounds(&self, rounds: usize) {
+        for _ in 0..rounds {
+            self.round().await;
+        }
+    }
+
+    fn all_is_well(&self) -> bool {
+        self.observed.hears().is_ok() && self.observed.answered().is_ok()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_back_within_the_grace_was_never_away() {
+    let bench = Bench::new();
+    for away in [Says::Error, Says::Status(403), Says::Status(410), Says::Status(503)] {
+        bench.round().await;
+        *bench.watches.lock() = away;
+        // Each takes a second at the least.
+        for _ in 0..25 {
+            bench.round().await;
+            assert!(bench.all_is_well(), "{away:?}");
+        }
+        *bench.watches.lock() = Says::Status(200);
+        bench.round().await;
+        tokio::time::sleep(GRACE * 10).await;
+        assert!(bench.all_is_well(), "{away:?}: a watch that goes on says nothing for minutes");
+    }
+}
+
+/// A leader whose right to watch was taken, and not that to list, worked with what it had in memory, and all of its checks passed.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_refused_hears_nothing_although_its_list_can_be_had_and_is_well_when_it_is_back() {
+    let bench = Bench::new();
+    bench.round().await;
+    *bench.watches.lock() = Says::Status(403);
+    bench.rounds(60).await;
+    let away = bench.observed.hears().unwrap_err();
+    assert_eq!((away.why, away.lacks_right), (format!("{MISSING} (403)"), true));
+    assert_eq!(bench.observed.answered(), Ok(()), "a refusal is an answer");
+    *bench.watches.lock() = Says::Status(200);
+    bench.round().await;
+    assert!(bench.all_is_well());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_cannot_be_reached_does_not_answer_and_neither_does_a_proxy_in_its_place() {
+    for (says, why) in [(Says::Error, "no route to host"), (Says::Status(502), "the answer has status 502")] {
+        let bench = Bench::new();
+        bench.round().await;
+        *bench.lists.lock() = says;
+        *bench.watches.lock() = says;
+        bench.rounds(60).await;
+        let (deaf, unanswered) = (bench.observed.hears().unwrap_err(), bench.observed.answered().unwrap_err());
+        for away in [&deaf, &unanswered] {
+            assert!(away.why.contains(why) && !away.lacks_right, "{away:?}");
+        }
+        *bench.lists.lock() = Says::Status(200);
+        *bench.watches.lock() = Says::Status(200);
+        bench.round().await;
+        assert!(bench.all_is_well());
+    }
+}
+
+/// Nobody asks again while a request hangs.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_grace_is_told_also_while_one_request_hangs() {
+    let mut bench = Bench::new();
+    bench.round().await;
+    *bench.lists.lock() = Says::Nothing;
+    let mut observed = bench.observed.clone();
+    let begun = Instant::now();
+    let hanging = bench.client.send(Request::get(LIST).body(Body::empty()).unwrap());
+    let told = async {
+        while observed.answered().is_ok() {
+            assert!(observed.changed().await);
+        }
+        begun.elapsed()
+    };
+    let took = tokio::select! {
+        _ = hanging => panic!("it was answered"),
+        took = told => took,
+    };
+    assert!((GRACE..GRACE + Duration::from_secs(1)).contains(&took), "{took:?}");
+    for away in [bench.observed.hears(), bench.observed.answered()] {
+        assert_eq!(away.unwrap_err().why, "the API server does not answer");
+    }
+    drop(bench.client);
+    let ended = async { while bench.observed.changed().await {} };
+    tokio::time::timeout(GRACE, ended).await.expect("whoever follows it learns that the watch has ended");
+}
