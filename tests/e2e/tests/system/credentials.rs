@@ -4,12 +4,13 @@ use ccm_cluster::NodeFixture;
 use ccm_e2e::host::until;
 use ccm_e2e::manifest;
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::events::v1::Event;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams};
 use serde_json::json;
 
 use crate::cloud::{Cloud, ask, data};
-use crate::look::{all_events, await_event, get, is_tainted};
+use crate::look::{await_event, get, is_tainted};
 use crate::stage::{Actor, LIMIT, Stage};
 
 const ROLE: &str = "optional/credential-secret.yaml";
@@ -117,7 +118,7 @@ async fn a_secret_that_is_rotated_counts_with_the_next_request_and_no_restart() 
     host.await_count(UNREADABLE, &LABELS, LIMIT, |count| count == 0.0).await.unwrap();
     assert_readable(&host).await;
     host.events_written().await;
-    let events = all_events(stage.client()).await;
+    let events = Api::<Event>::all(stage.client().clone()).list(&ListParams::default()).await.unwrap().items;
     let lost = events.iter().filter(|event| event.reason.as_deref() == Some("ProviderCredentialUnreadable"));
     assert_eq!(lost.map(|event| event.series.as_ref().map_or(1, |series| series.count)).sum::<i32>(), 1, "{events:?}");
     for token in ["first-token", "second-token", "third-token"] {
