@@ -86,8 +86,6 @@ pub(crate) enum Verdict {
     Done,
     /// Failed: again after the back-off of this key.
     Backoff,
-    /// Failed: again after this delay of a back-off that the reconciler keeps itself, since people are told how long it is.
-    BackoffOf(Duration),
     /// Again after this delay. The back-off of the key is neither raised nor cleared.
     After(Duration),
     /// Nothing helps but a change of the object; looked at again after [`QueueSettings::resync`] all the same.
@@ -99,7 +97,7 @@ impl Verdict {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",
-            Self::Backoff | Self::BackoffOf(_) => "failed",
+            Self::Backoff => "failed",
             Self::After(_) => "again-later",
             Self::Change => "waits-for-change",
         }
@@ -245,7 +243,7 @@ fn verdict(ended: Ended, key: &impl ObjectName, meters: &QueueMeters, traced: &S
     let queue = meters.name;
     match ended {
         Ok((_, Ok(verdict))) => {
-            span::ended(traced, verdict.as_str(), matches!(verdict, Verdict::Backoff | Verdict::BackoffOf(_)));
+            span::ended(traced, verdict.as_str(), verdict == Verdict::Backoff);
             verdict
         }
         Ok((_, Err(_elapsed))) => {
@@ -310,12 +308,12 @@ impl<K: Clone + Eq + Hash> Queue<K> {
                 self.failures.remove(&key);
                 shrink(&mut self.failures);
             }
-            Verdict::Backoff | Verdict::BackoffOf(_) | Verdict::After(_) => {}
+            Verdict::Backoff | Verdict::After(_) => {}
         }
         let delay = match verdict {
             Verdict::Done => None,
             Verdict::Change => Some(self.settings.resync),
-            Verdict::After(delay) | Verdict::BackoffOf(delay) => Some(delay),
+            Verdict::After(delay) => Some(delay),
             Verdict::Backoff => Some(self.backoff(&key)),
         };
         if let Some(since) = running.again {

@@ -69,7 +69,6 @@ pub(crate) fn describe(verdict: Verdict) -> String {
     match verdict {
         Verdict::Done => "nothing more is done".into(),
         Verdict::Backoff => "retried with back-off".into(),
-        Verdict::BackoffOf(delay) => format!("retried with back-off, next in {:.0}s", delay.as_secs_f64().ceil()),
         Verdict::After(delay) => format!("retried in {delay:?}"),
         Verdict::Change => "not retried before the object changes".into(),
     }

@@ -271,7 +271,6 @@ impl Syncer {
 fn soonest(one: Verdict, other: Verdict) -> Verdict {
     match (one, other) {
         (Verdict::Backoff, _) | (_, Verdict::Backoff) => Verdict::Backoff,
-        (Verdict::BackoffOf(delay), _) | (_, Verdict::BackoffOf(delay)) => Verdict::BackoffOf(delay),
         (Verdict::After(one), Verdict::After(other)) => Verdict::After(one.min(other)),
         (Verdict::After(delay), _) | (_, Verdict::After(delay)) => Verdict::After(delay),
         (Verdict::Change, _) | (_, Verdict::Change) => Verdict::Change,

@@ -5,15 +5,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use ccm_cloud::FailedRequest;
 use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
-use crate::backoff::capped;
 use crate::explain::Next;
-use crate::queue::{QueueSettings, Verdict};
 use crate::shrink::shrink;
 use crate::store::{Age, Lists, Node};
 use crate::troubles::{Listed, Lister, UninitialisedNode};
@@ -33,8 +30,6 @@ struct KnownNode {
     unclaimed: Option<Instant>,
     /// Why the last try failed.
     failure: Option<KnownFailure>,
-    /// The next delays of the back-off.
-    delays: Option<ExponentialBackoff>,
 }
 
 /// Why the addresses of an initialised Node were not refreshed.
@@ -112,7 +107,7 @@ impl Memory {
         }
         entry.finished = Some(self.lists.answered(node.resource_version.as_deref()));
         entry.unanswered = false;
-        (entry.failure, entry.delays) = (None, None);
+        entry.failure = None;
         entry.warnings = Warnings::default();
         if std::mem::take(&mut entry.waiting) {
             self.waiting.dec();
@@ -133,31 +128,6 @@ impl Memory {
         if let Some(entry) = self.nodes.lock().get_mut(name) {
             let before = entry.failure.as_ref().map_or(0, |failure| failure.tries);
             entry.failure = Some(KnownFailure { tries: before.saturating_add(failure.tries), ..failure });
-        }
-    }
-
-    /// When the next try for this Node is. Its back-off is kept here and not in the queue, so that people can be told the delay.
-    pub(crate) fn next_try(&self, name: &str, verdict: Verdict, settings: &QueueSettings) -> Verdict {
-        let mut nodes = self.nodes.lock();
-        let Some(entry) = nodes.get_mut(name) else { return verdict };
-        match verdict {
-            Verdict::Backoff => {
-                let QueueSettings { min_backoff, max_backoff, .. } = *settings;
-                let delays = entry.delays.get_or_insert_with(|| {
-                    ExponentialBuilder::new()
-                        .with_min_delay(min_backoff)
-                        .with_max_delay(max_backoff)
-                        .without_max_times()
-                        .with_jitter()
-                        .build()
-                });
-                Verdict::BackoffOf(capped(delays.next().unwrap_or(max_backoff), max_backoff))
-            }
-            Verdict::Done | Verdict::Change => {
-                entry.delays = None;
-                verdict
-            }
-            Verdict::BackoffOf(_) | Verdict::After(_) => verdict,
         }
     }
 

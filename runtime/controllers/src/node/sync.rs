@@ -249,7 +249,6 @@ impl Syncer {
             SyncError::Write(error) => self.after_write_error(error),
             SyncError::Absent(_) | SyncError::NoProviderId(_) => Verdict::Backoff,
         };
-        let verdict = self.memory.next_try(&node.name_any(), verdict, &self.settings.queue);
         self.memory.failed(
             &node.name_any(),
             KnownFailure {
@@ -271,7 +270,11 @@ impl Syncer {
         if !error.deserves_warning() {
             tracing::debug!(%error, "node not initialised");
         } else if self.memory.is_news(&node.name_any(), &reason, self.settings.repeat_warning) {
-            let message = format!("{reason}: {}", reaction::describe(verdict));
+            let mut message = format!("{reason}: {}", reaction::describe(verdict));
+            if verdict == Verdict::Backoff {
+                // The delay itself is another one at each try: so would be the text, and each would be an Event of its own.
+                message.push_str(&format!(", at the latest in {:?}", self.settings.queue.max_backoff));
+            }
             tracing::warn!(error = message, "node not initialised");
             self.record(node, Severity::Warning, "SyncNodeFailed", message).await;
         }

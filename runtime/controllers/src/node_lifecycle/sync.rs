@@ -190,7 +190,7 @@ impl Syncer {
         let word = failure.reaction.as_str();
         self.metrics.looked(word);
         let at_least = match reaction::verdict(failure, self.settings.slow_retry) {
-            Verdict::After(delay) | Verdict::BackoffOf(delay) => delay,
+            Verdict::After(delay) => delay,
             Verdict::Change => self.settings.max_monitor_period,
             Verdict::Done | Verdict::Backoff => Duration::ZERO,
         };

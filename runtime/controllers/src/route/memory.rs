@@ -96,7 +96,7 @@ impl Memory {
         }
         let delay = match reaction::verdict(failure, settings.slow_retry) {
             Verdict::Done | Verdict::Change => queue.resync,
-            Verdict::After(delay) | Verdict::BackoffOf(delay) => delay,
+            Verdict::After(delay) => delay,
             Verdict::Backoff => {
                 let delay = entry.delays.next().unwrap_or(queue.max_backoff).min(queue.max_backoff);
                 let by_chance = Duration::try_from_secs_f64(delay.as_secs_f64() * round.chance);

@@ -139,9 +139,7 @@ impl Syncer {
                 Err("routes are being changed: the host looks at them again".to_owned())
             }
             Verdict::Done | Verdict::Change | Verdict::After(_) => Ok(()),
-            Verdict::Backoff | Verdict::BackoffOf(_) => {
-                Err("the API server did not take the condition of a Node's network".to_owned())
-            }
+            Verdict::Backoff => Err("the API server did not take the condition of a Node's network".to_owned()),
         }
     }
 

@@ -448,7 +448,7 @@ impl ServiceEntry {
         }
         let verdict = if is_pending { self.patiently(purpose, verdict) } else { verdict };
         let delay = match verdict {
-            Verdict::After(delay) | Verdict::BackoffOf(delay) => delay,
+            Verdict::After(delay) => delay,
             Verdict::Change | Verdict::Done => settings.resync,
             Verdict::Backoff => {
                 let delays = self.delays.get_or_insert_with(|| {

@@ -44,7 +44,7 @@ impl Syncer {
         let progress = match verdict {
             _ if has_failed => Progress::Failed,
             Verdict::Done | Verdict::Change => Progress::Done,
-            Verdict::After(_) | Verdict::Backoff | Verdict::BackoffOf(_) => Progress::Running,
+            Verdict::After(_) | Verdict::Backoff => Progress::Running,
         };
         self.refresh.ran(key, provider, progress);
     }

@@ -69,7 +69,10 @@ pub(super) fn judge(
 /// That replicas are of more than one version.
 fn versions(pods: &[&Pod], namespace: &str) -> Option<Finding> {
     let mut images: BTreeMap<&str, usize> = BTreeMap::new();
-    for image in pods.iter().filter_map(|pod| pod.spec.as_ref()?.containers.first()?.image.as_deref()) {
+    // Pods that have ended stay for a while.
+    let phase = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone());
+    let living = pods.iter().filter(|pod| !matches!(phase(pod).as_deref(), Some("Failed" | "Succeeded")));
+    for image in living.filter_map(|pod| pod.spec.as_ref()?.containers.first()?.image.as_deref()) {
         let count = images.entry(image).or_default();
         *count = count.saturating_add(1);
     }
@@ -271,7 +274,9 @@ mod tests {
             pod["spec"]["containers"] = json!([{ "name": "wasm-ccm", "image": image }]);
             pod
         };
-        assert_eq!(told(&[of("a:1"), of("a:1")]).len(), 1);
+        let mut evicted = of("a:0");
+        evicted["status"]["phase"] = json!("Failed");
+        assert_eq!(told(&[of("a:1"), of("a:1"), evicted]).len(), 1);
         let all = told(&[of("a:2"), of("a:1"), of("a:2")]);
         assert_eq!(all[1..], ["Hosts Note : its pods run different images: a:1 (1), a:2 (2)"], "{all:?}");
         assert!(all[0].starts_with("Hosts Good"), "{all:?}");

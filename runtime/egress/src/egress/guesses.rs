@@ -36,7 +36,11 @@ impl Egress {
         let why = format!(
             "what it gives as {credential:?} was in the request: at least {least} bytes of it have to be the cloud's own (limit min-credential-bytes)"
         );
-        tracing::error!(provider = self.provider, credential, times, most = MOST, "login refused: {why}");
+        if new == 0 {
+            tracing::debug!(provider = self.provider, credential, "login refused again: {why}");
+        } else {
+            tracing::error!(provider = self.provider, credential, times, most = MOST, "login refused: {why}");
+        }
         TransportError::unsent(TransportReason::Other, why)
     }
 

@@ -33,7 +33,7 @@ async fn case_27_two_conflicts_are_three_patches_one_lookup_and_one_event() {
 
 #[tokio::test(start_paused = true)]
 async fn case_28_a_refused_patch_is_one_patch_and_no_success() {
-    const WITH_BACKOFF: &str = "with back-off, next in 1s";
+    const WITH_BACKOFF: &str = "with back-off, at the latest in 1000s";
     // A permission that is lacking may be there in a moment, when the API server has just started: the Node once waited for
     // a minute. What is wrong in itself is refused again.
     let slow = Verdict::After(Duration::from_secs(60));

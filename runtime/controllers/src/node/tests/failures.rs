@@ -10,7 +10,7 @@ use serde_json::json;
 use super::Bench;
 use crate::explain::Next;
 use crate::node::NodeSettings;
-use crate::queue::{QueueSettings, Verdict};
+use crate::queue::Verdict;
 use crate::testing::{FakeCloud, address, found, node};
 use crate::troubles::{Listed, UninitialisedNode};
 
@@ -24,15 +24,15 @@ fn unknown(reaction: Reaction, after: Option<u64>) -> Finding {
 async fn each_reaction_has_its_next_run_its_warning_and_its_count() {
     let after = |seconds| Verdict::After(Duration::from_secs(seconds));
     let cases = [
-        (Reaction::Retry, None, Verdict::Backoff, Some("retried with back-off, next in 1s")),
+        (Reaction::Retry, None, Verdict::Backoff, Some("retried with back-off, at the latest in 1000s")),
         (Reaction::Retry, Some(7), after(7), Some("retried in 7s")),
-        (Reaction::Conflict, None, Verdict::Backoff, Some("retried with back-off, next in 1s")),
+        (Reaction::Conflict, None, Verdict::Backoff, Some("retried with back-off, at the latest in 1000s")),
         (Reaction::Throttled, Some(20), after(20), Some("retried in 20s")),
         (Reaction::Throttled, Some(0), after(1), Some("retried in 1s")),
         (Reaction::Throttled, Some(90_000), after(1_000), Some("retried in 1000s")),
-        (Reaction::Throttled, None, Verdict::Backoff, Some("retried with back-off, next in 1s")),
+        (Reaction::Throttled, None, Verdict::Backoff, Some("retried with back-off, at the latest in 1000s")),
         (Reaction::Pending, Some(5), after(5), Some("retried in 5s")),
-        (Reaction::Pending, None, Verdict::Backoff, Some("retried with back-off, next in 1s")),
+        (Reaction::Pending, None, Verdict::Backoff, Some("retried with back-off, at the latest in 1000s")),
         (Reaction::Unauthorized, None, after(60), Some("retried in 60s")),
         (Reaction::Quota, Some(5), after(60), Some("retried in 60s")),
         (Reaction::Unsupported, Some(90), after(90), Some("retried in 90s")),
@@ -115,48 +115,20 @@ async fn a_delay_that_changes_each_time_is_no_news() {
     assert_eq!(bench.events().await.len(), 1);
 }
 
-/// Each try of a back-off once would have had an Event of its own.
+/// With the delay in its text, each reminder was an Event of its own.
 #[tokio::test(start_paused = true)]
-async fn a_back_off_that_grows_is_no_news() {
-    let queue = QueueSettings { min_backoff: Duration::from_secs(10), ..QueueSettings::default() };
-    let mut bench = Bench::with(FakeCloud::default(), NodeSettings { queue, ..NodeSettings::default() });
-    bench.add(node("node0").tainted());
-    bench.cloud.answer("node0", [Finding::Absent]);
-    for _ in 0..5 {
-        assert_eq!(bench.sync("node0").await, Verdict::Backoff);
-    }
-    let events = bench.events().await;
-    assert!(events.len() == 1 && !events[0].ends_with(" times)"), "{events:?}");
-}
-
-/// What an Event says is what the queue gets.
-#[tokio::test(start_paused = true)]
-async fn a_back_off_is_told_with_the_delay_that_the_queue_waits_and_begins_anew_after_a_wait_for_a_change() {
-    let queue = QueueSettings { min_backoff: Duration::from_secs(10), ..QueueSettings::default() };
-    let settings = NodeSettings { repeat_warning: Duration::ZERO, queue, ..NodeSettings::default() };
+async fn all_reminders_of_a_node_that_waits_are_one_event() {
+    let settings = NodeSettings::default();
+    let repeat = settings.repeat_warning;
     let mut bench = Bench::with(FakeCloud::default(), settings);
     bench.add(node("node0").tainted());
-    let retry = || unknown(Reaction::Retry, None);
-    let answers = [retry(), Finding::Absent, retry(), unknown(Reaction::Quota, None), retry()];
-    let others = [unknown(Reaction::Invalid, None), unknown(Reaction::Conflict, None)];
-    bench.cloud.answer("node0", answers.into_iter().chain(others));
-    let mut delays = vec![];
-    for _ in 0..7 {
-        match bench.syncer.sync("node0").await {
-            Verdict::BackoffOf(delay) => delays.push(delay),
-            verdict => assert!(matches!(verdict, Verdict::After(_) | Verdict::Change), "{verdict:?}"),
-        }
+    bench.cloud.answer("node0", [Finding::Absent]);
+    for _ in 0..6 {
+        assert_eq!(bench.sync("node0").await, Verdict::Backoff);
+        tokio::time::advance(repeat).await;
     }
-    // By chance up to as much again.
-    for (delay, floor) in delays.iter().zip([10, 20, 40, 80, 10]) {
-        assert!((floor..=2 * floor).contains(&delay.as_secs()), "{delays:?}");
-    }
-    assert_eq!(delays.len(), 5, "{delays:?}");
     let events = bench.events().await;
-    let told =
-        events.iter().filter_map(|event| event.rsplit_once("retried with back-off, next in ")).map(|(_, time)| time);
-    let expected: Vec<String> = delays.iter().map(|delay| format!("{:.0}s", delay.as_secs_f64().ceil())).collect();
-    assert_eq!(told.collect::<Vec<_>>(), expected, "{events:?}");
+    assert!(events.len() == 1 && events[0].ends_with("at the latest in 1000s (6 times)"), "{events:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -183,7 +155,7 @@ async fn a_machine_that_appears_late_is_found_by_the_next_try() {
     assert_eq!(
         events,
         [
-            "Warning SyncNodeFailed: the cloud has no machine for node node0 (absent): retried with back-off, next in 1s",
+            "Warning SyncNodeFailed: the cloud has no machine for node node0 (absent): retried with back-off, at the latest in 1000s",
             "Normal Synced: Node synced successfully",
         ]
     );

@@ -103,12 +103,8 @@ impl Bench {
         scraped(&self.registry, series)
     }
 
-    /// The delay of a back-off is partly left to chance: here it is no part of the verdict.
     async fn sync(&self, name: &str) -> Verdict {
-        match self.syncer.sync(name).await {
-            Verdict::BackoffOf(_) => Verdict::Backoff,
-            verdict => verdict,
-        }
+        self.syncer.sync(name).await
     }
 
     async fn refresh(&self) {
