@@ -171,7 +171,7 @@ fn make(
     }
     work.admit(&balancer)?;
     if let Some(wrong) = wrong {
-        work.follow(&balancer, &chosen, Scope::Rest, done)?;
+        work.follow(&balancer, &chosen, Scope::Members, done)?;
         return Err(wrong);
     }
     if balancer.status == "ERROR" {
@@ -191,8 +191,8 @@ fn make(
     }
     work.tell_new_name(&balancer, done);
     let opened = groups::open(&work, &balancer, &chosen, done);
+    // Members that did not follow may still be where the group lets them be reached: nothing is closed before all have.
     if let Some(refused) = work.bring(&balancer, &chosen, Scope::All, done)? {
-        groups::close(&work, opened?, done)?;
         return Err(refused);
     }
     let address = work.address(&balancer, done)?;
@@ -352,9 +352,14 @@ impl Work<'_> {
     /// Nothing but the members, and their security group. Where that fails, members that have left go all the same.
     fn follow(&self, balancer: &Balancer, chosen: &[&Backend], scope: Scope, done: &mut Done) -> Result<(), Failure> {
         let opened = groups::open(self, balancer, chosen, done);
-        let refused = self.bring(balancer, chosen, scope, done)?;
-        groups::close(self, opened?, done)?;
-        refused.map_or(Ok(()), Err)
+        if let Some(refused) = self.bring(balancer, chosen, scope, done)? {
+            return Err(refused);
+        }
+        // Where something else is missing, members may still have to move to another subnet.
+        if scope == Scope::Rest {
+            return opened.map(drop);
+        }
+        groups::close(self, opened?, done)
     }
 
     fn plan(&self, balancer: &Balancer, ports: &[Port]) -> Result<Vec<Step>, Failure> {

@@ -15,6 +15,8 @@ use ccm_sdk::quoted;
 pub(crate) struct Pattern {
     negated: bool,
     name: Option<Expression>,
+    /// Of a regular expression, the first match has to be the whole name, as in Go: that of `pub|public` in "public" is "pub".
+    is_regular: bool,
     tags: Tags,
 }
 
@@ -34,7 +36,8 @@ impl Pattern {
     /// The pattern of names is none.
     pub(crate) fn parse(name: &str, tags: &str) -> Result<Self, String> {
         let (negated, rest) = name.strip_prefix('!').map_or((false, name), |rest| (true, rest));
-        let known = if rest.starts_with('~') { KNOWN } else { "" };
+        let is_regular = rest.starts_with('~');
+        let known = if is_regular { KNOWN } else { "" };
         let wrong = || format!("invalid subnet regexp pattern {}{known}", quoted(name));
         let expression = match rest.strip_prefix('~') {
             Some(expression) => Some(Expression::regular(expression).ok_or_else(wrong)?),
@@ -45,12 +48,14 @@ impl Pattern {
         let (all, rest) = rest.strip_prefix('&').map_or((false, rest), |rest| (true, rest));
         let listed = rest.split(|letter: char| letter == ',' || letter.is_whitespace()).filter(|tag| !tag.is_empty());
         let tags = Tags { negated: none, all, tags: listed.map(str::to_owned).collect() };
-        Ok(Self { negated, name: expression, tags })
+        Ok(Self { negated, name: expression, is_regular, tags })
     }
 
     /// A name that nobody knows of whether it matches is chosen by neither sign.
     pub(crate) fn matches(&self, name: &str, tags: &[String]) -> bool {
-        let fits = |expression: &Expression| expression.matches(name).is_some_and(|matches| matches != self.negated);
+        let fits = |expression: &Expression| {
+            expression.matches(name, self.is_regular).is_some_and(|matches| matches != self.negated)
+        };
         self.name.as_ref().is_none_or(fits) && self.tags.match_(tags)
     }
 }
@@ -115,11 +120,15 @@ struct Effort {
 
 impl Expression {
     /// None: it takes too long to know.
-    fn matches(&self, text: &str) -> Option<bool> {
+    fn matches(&self, text: &str, only_first: bool) -> Option<bool> {
         let text: Vec<char> = text.chars().collect();
         let mut effort = Effort { steps: MOST_STEPS, within: 0, is_over: false };
-        let end = text.len();
-        let found = self.run(&text, 0, &mut effort, &mut |at, _| at == end);
+        let (end, mut last) = (text.len(), None);
+        self.run(&text, 0, &mut effort, &mut |at, _| {
+            last = Some(at);
+            only_first || at == end
+        });
+        let found = last == Some(end);
         (found || !effort.is_over).then_some(found)
     }
 
@@ -274,14 +283,18 @@ fn regular(letters: &mut Letters<'_>, depth: usize, mut folds: bool) -> Option<E
                     '+' => (1, usize::MAX),
                     _ => (0, 1),
                 };
-                // As few as will do: for the name as a whole that is the same.
-                letters.next_if_eq(&'?');
+                // As few as will do is not built.
+                if letters.peek() == Some(&'?') {
+                    return None;
+                }
                 continue;
             }
             '{' => {
                 let last = all.last_mut()?.last_mut().filter(|item| (item.least, item.most) == (1, 1))?;
                 (last.least, last.most) = times(letters)?;
-                letters.next_if_eq(&'?');
+                if letters.peek() == Some(&'?') {
+                    return None;
+                }
                 continue;
             }
             '.' => What::Any,

@@ -20,6 +20,9 @@ use crate::find::Droplets;
 /// When those that were refused are tried again.
 const AGAIN: Duration = Duration::from_secs(300);
 
+/// Those that are due so soon are tried again with one that is due.
+const TOGETHER: Duration = Duration::from_secs(150);
+
 /// Most droplets that are asked for one by one, after each no.
 const MOST_SINGLE: usize = 20;
 
@@ -190,7 +193,10 @@ fn asked_key(vpc: Option<&str>) -> String {
 fn noted() -> Noted {
     let mut noted: Noted = cache::get_json(NOTED).unwrap_or_default();
     let now = clock::since_epoch().as_secs();
-    noted.retain(|(_, _, again)| *again > now);
+    let is_due = |until: u64| move |(_, _, again): &(u64, String, u64)| *again <= until;
+    // Together with one that is due: each with a time of its own would be a request of each load balancer.
+    let soon = if noted.iter().any(is_due(now)) { now.saturating_add(TOGETHER.as_secs()) } else { now };
+    noted.retain(|one| !is_due(soon)(one));
     noted
 }
 
