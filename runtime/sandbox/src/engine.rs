@@ -20,6 +20,8 @@ use crate::{Component, ComponentSummary, EngineError, Limits, LoadError, Provide
 const WASM_STACK: usize = 512 << 10;
 /// Stack of a call, guest and host functions together, in bytes.
 const CALL_STACK: usize = 1 << 20;
+/// A module whose only function adds numbers that nobody gave it.
+const INVALID: &[u8] = b"\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x03\x02\x01\0\x0a\x05\x01\x03\0\x6a\x0b";
 
 /// An engine, and what it offers to components.
 struct Machine {
@@ -66,10 +68,19 @@ impl Machine {
     }
 
     fn compile(&self, bytes: &[u8], summary: &ComponentSummary, home: &Home) -> Result<Linked, LoadError> {
-        let compiled = wasmtime::component::Component::new(&self.engine, bytes).map_err(LoadError::Compile)?;
+        let compiled = wasmtime::component::Component::new(&self.engine, bytes);
+        self.forget_workspace();
+        let compiled = compiled.map_err(LoadError::Compile)?;
         let linker = if summary.needs_wasi() { &self.with_wasi } else { &self.plain };
         let pre = linker.instantiate_pre(&compiled).map_err(LoadError::Types)?;
         Linked::try_new(pre, &summary.exports, self.effort, home.clone(), summary.instance_bytes())
+    }
+
+    /// An engine keeps what it compiled the largest function with for the next component: megabytes, which a process that waits has no
+    /// use for. wasmtime has no call that frees them, but a function that turns out to be invalid takes them along.
+    fn forget_workspace(&self) {
+        let refused = wasmtime::Module::new(&self.engine, INVALID);
+        debug_assert!(refused.is_err(), "the module is valid");
     }
 }
 
@@ -216,4 +227,17 @@ fn contract(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
     cloud::events::add_to_linker::<_, HasSelf<CallState>>(&mut linker, state)?;
     cloud::nodes::add_to_linker::<_, HasSelf<CallState>>(&mut linker, state)?;
     Ok(linker)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A module that is refused before the compiler begins would free nothing.
+    #[test]
+    fn the_invalid_module_is_refused_for_the_body_of_its_function() {
+        let sandbox = Sandbox::try_new().unwrap();
+        let refused = wasmtime::Module::new(&sandbox.machine.engine, INVALID).unwrap_err();
+        assert!(format!("{refused:#}").contains("type mismatch"), "{refused:#}");
+    }
 }
