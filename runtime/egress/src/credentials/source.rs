@@ -39,6 +39,14 @@ pub enum SourceError {
         /// Why.
         why: String,
     },
+    /// Whoever keeps an object up to date does not see it any more.
+    #[error("{name}: {why}")]
+    Unseen {
+        /// The source, as the operator wrote it.
+        name: String,
+        /// Why, and the way out.
+        why: Arc<str>,
+    },
 }
 
 impl SourceError {
@@ -48,8 +56,16 @@ impl SourceError {
     }
 }
 
-/// The values of an object by their keys, all of one moment; none where there is no object.
-pub type Object = Option<Arc<BTreeMap<String, Secret>>>;
+/// What is known of an object that somebody else keeps up to date.
+#[derive(Clone)]
+pub enum Object {
+    /// The values by their keys, all of one moment.
+    Is(Arc<BTreeMap<String, Secret>>),
+    /// There is no such object.
+    Absent,
+    /// It may have changed unseen: why, and the way out.
+    Unseen(Arc<str>),
+}
 
 /// Where a value comes from.
 pub enum CredentialSource {
@@ -140,9 +156,11 @@ impl CredentialSource {
     pub fn read(&self) -> Result<Option<Secret>, SourceError> {
         match self {
             Self::Environment { value, .. } => Ok(Some(value.clone())),
-            Self::Watched { object, key, .. } => {
-                Ok(object.borrow().as_ref().and_then(|object| object.get(key).cloned()))
-            }
+            Self::Watched { name, object, key, .. } => match &*object.borrow() {
+                Object::Is(values) => Ok(values.get(key).cloned()),
+                Object::Absent => Ok(None),
+                Object::Unseen(why) => Err(SourceError::Unseen { name: name.clone(), why: Arc::clone(why) }),
+            },
             Self::File(file) => file.read(|_, bytes| Ok(Some(Secret::new(without_line_end(bytes).to_vec())))),
             Self::ConfigKey { file, format, key } => file.read(|path, bytes| {
                 let unusable = |why: String| SourceError::Unusable { path: path.to_owned(), why };
@@ -157,9 +175,10 @@ impl CredentialSource {
     /// Why it has no value.
     pub(super) fn lack(&self) -> String {
         match self {
-            Self::Watched { name, key, object, .. } => match object.borrow().as_ref() {
-                Some(_) => format!("{name}: the Secret has no key {key:?}; add it, or name another key"),
-                None => format!("{name}: there is no such Secret; create it, or name another one"),
+            Self::Watched { name, key, object, .. } => match &*object.borrow() {
+                Object::Is(_) => format!("{name}: the Secret has no key {key:?}; add it, or name another key"),
+                Object::Absent => format!("{name}: there is no such Secret; create it, or name another one"),
+                Object::Unseen(why) => format!("{name}: {why}"),
             },
             Self::ConfigKey { file, key, .. } => {
                 format!("{} has no text at {}; add it", file.path.display(), key.join("."))
@@ -255,8 +274,9 @@ impl PartialEq for Mark {
         match (self, other) {
             (Self::Fixed, Self::Fixed) => true,
             (Self::File(one), Self::File(other)) => one == other,
-            (Self::Object(Some(one)), Self::Object(Some(other))) => Arc::ptr_eq(one, other),
-            (Self::Object(one), Self::Object(other)) => one.is_none() && other.is_none(),
+            (Self::Object(Object::Is(one)), Self::Object(Object::Is(other))) => Arc::ptr_eq(one, other),
+            (Self::Object(Object::Absent), Self::Object(Object::Absent)) => true,
+            (Self::Object(Object::Unseen(one)), Self::Object(Object::Unseen(other))) => one == other,
             _ => false,
         }
     }
@@ -335,9 +355,9 @@ mod tests {
             CredentialSource::Watched { name, key, object, keeper: Arc::new(()) }.lack()
         };
         let no_secret = "secret:kube-system/cloud/token: there is no such Secret; create it, or name another one";
-        assert_eq!(lack(None), no_secret);
+        assert_eq!(lack(Object::Absent), no_secret);
         let no_key = "secret:kube-system/cloud/token: the Secret has no key \"token\"; add it, or name another key";
-        assert_eq!(lack(Some(Arc::default())), no_key);
+        assert_eq!(lack(Object::Is(Arc::default())), no_key);
         let file = tempfile::NamedTempFile::new().unwrap();
         let source = CredentialSource::config_key(file.path().to_owned(), ConfigFormat::Yaml, "auth.password");
         assert_eq!(text(&source), None);

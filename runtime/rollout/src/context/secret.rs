@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use ccm_apiserver::lacks_right;
+use ccm_apiserver::{Away, lacks_right, observed};
 use ccm_egress::config::{CredentialSource, Object, Secret};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1;
@@ -63,10 +63,12 @@ pub(crate) async fn watched(
             newest.keys().collect::<Vec<_>>()
         );
     }
-    let (sender, object) = watch::channel(Some(Arc::new(newest)));
+    let newest = Object::Is(Arc::new(newest));
+    let (sender, object) = watch::channel(newest.clone());
     // Ends when it is dropped.
     let mut keeper = JoinSet::new();
-    keeper.spawn(follow(api, format!("secret:{namespace}/{name}"), name.to_owned(), sender));
+    let followed = Followed { namespace: namespace.to_owned(), name: name.to_owned(), newest, object: sender };
+    keeper.spawn(followed.run(client.clone()));
     let keeper = Arc::new(keeper);
     let source = |key: &str| CredentialSource::Watched {
         name: shown(key),
@@ -77,17 +79,43 @@ pub(crate) async fn watched(
     Ok(keys.iter().map(|(credential, key)| ((*credential).to_owned(), source(key))).collect())
 }
 
-async fn follow(api: Api<v1::Secret>, shown: String, name: String, object: watch::Sender<Object>) {
-    let mut changes = std::pin::pin!(watcher::watch_object(api, &name).default_backoff());
-    while let Some(change) = changes.next().await {
-        match change {
-            Ok(secret) => {
-                object.send_replace(secret.as_ref().map(|secret| Arc::new(values_of(secret))));
+/// A Secret that is watched.
+struct Followed {
+    namespace: String,
+    name: String,
+    /// As it was seen last.
+    newest: Object,
+    object: watch::Sender<Object>,
+}
+
+impl Followed {
+    async fn run(mut self, client: Client) {
+        let (client, mut observed) = observed(&client);
+        let api = Api::<v1::Secret>::namespaced(client, &self.namespace);
+        let mut changes = std::pin::pin!(watcher::watch_object(api, &self.name).default_backoff());
+        loop {
+            tokio::select! {
+                change = changes.next() => match change {
+                    Some(Ok(Some(secret))) => self.newest = Object::Is(Arc::new(values_of(&secret))),
+                    Some(Ok(None)) => self.newest = Object::Absent,
+                    Some(Err(error)) => {
+                        let (error, source) = (ccm_apiserver::causes(&error), format!("secret:{}/{}", self.namespace, self.name));
+                        tracing::debug!(source, error, "the watch of a Secret failed");
+                        continue;
+                    }
+                    None => return,
+                },
+                true = observed.changed() => {}
+                else => return,
             }
-            Err(error) => {
-                let error = ccm_apiserver::causes(&error);
-                tracing::warn!(source = shown, error, "cannot watch the Secret, a change of it is not seen; {RIGHTS}");
-            }
+            // Whether the API server answers at all, others say.
+            let object = match observed.hears() {
+                Err(Away { why, lacks_right: true, .. }) => {
+                    Object::Unseen(format!("no change of the Secret is seen any more: {why}; {RIGHTS}").into())
+                }
+                _ => self.newest.clone(),
+            };
+            self.object.send_replace(object);
         }
     }
 }
@@ -99,4 +127,69 @@ fn values_of(secret: &v1::Secret) -> BTreeMap<String, Secret> {
         Secret::new(bytes.strip_suffix(b"\r").unwrap_or(bytes).to_vec())
     };
     secret.data.iter().flatten().map(|(key, bytes)| (key.clone(), value(&bytes.0))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine as _;
+    use base64::prelude::BASE64_STANDARD;
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn secret(token: &str) -> Value {
+        let data = json!({ "token": BASE64_STANDARD.encode(token) });
+        json!({ "metadata": { "name": "cloud", "namespace": "kube-system", "resourceVersion": "7" }, "data": data })
+    }
+
+    /// What was read last stays in use for good, and nothing but a line in the log said that no rotation would be seen.
+    #[tokio::test(start_paused = true)]
+    async fn a_right_that_is_lost_is_told_of_the_source_until_it_is_given_again() {
+        let is_granted = watch::Sender::new(true);
+        let granted = is_granted.subscribe();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (is_granted, query) = (*granted.borrow(), request.uri().query().unwrap_or_default().to_owned());
+            async move {
+                let message = "secrets \"cloud\" is forbidden: User \"ccm\" cannot watch resource \"secrets\"";
+                let refused = json!({ "kind": "Status", "code": 403, "reason": "Forbidden", "message": message });
+                let (code, body) = match query.as_str() {
+                    _ if !is_granted => (403, refused.to_string()),
+                    // Its time is up.
+                    watch if watch.contains("watch=") => {
+                        tokio::time::sleep(Duration::from_secs(10)).await;
+                        (200, String::new())
+                    }
+                    list if list.contains("fieldSelector") => {
+                        let list = json!({ "metadata": { "resourceVersion": "7" }, "items": [secret("value-one")] });
+                        (200, list.to_string())
+                    }
+                    _ => (200, secret("value-one").to_string()),
+                };
+                Response::builder().status(code).body(Body::from(body.into_bytes()))
+            }
+        });
+        let client = Client::new(service, "default");
+        let sources = watched(&client, "kube-system", "cloud", &[("token", "token")]).await.unwrap();
+        let [(_, source)] = sources.as_slice() else { panic!("one source") };
+        let reads = async |seconds: u64| {
+            for second in 0..seconds {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                let value = source.read().unwrap_or_else(|error| panic!("after {second} s: {error}"));
+                assert_eq!(value.unwrap().expose(), b"value-one");
+            }
+        };
+        reads(600).await;
+        is_granted.send_replace(false);
+        reads(ccm_apiserver::GRACE.as_secs() - 1).await;
+        tokio::time::sleep(Duration::from_secs(15)).await;
+        let told = source.read().err().unwrap().to_string();
+        let parts = ["secret:kube-system/cloud/token", "cannot watch resource \"secrets\"", RIGHTS];
+        assert!(parts.iter().all(|part| told.contains(part)), "{told}");
+        is_granted.send_replace(true);
+        // The longest pause between two tries.
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        reads(60).await;
+    }
 }
