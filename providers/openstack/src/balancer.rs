@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use ccm_sdk::load_balancers::Mark;
 use ccm_sdk::steps::Steps;
-use ccm_sdk::types::{Backend, Failure, Ingress, Problem, Service};
+use ccm_sdk::types::{Backend, Failure, Ingress, Problem, Reaction, Service};
 use ccm_sdk::words::few;
 use ccm_sdk::{Done, cache};
 
@@ -40,6 +40,7 @@ use crate::config::Config;
 use crate::desired::Port;
 
 use self::done::{RENAMED, WITHOUT_ADDRESS, told};
+use self::groups::Opened;
 use self::plan::Known;
 use self::seen::Seen;
 use self::step::{Step, Writer};
@@ -171,15 +172,13 @@ fn make(
     }
     work.admit(&balancer)?;
     if let Some(wrong) = wrong {
-        work.follow(&balancer, &chosen, Scope::Members, done)?;
-        return Err(wrong);
+        return Err(both(wrong, work.follow(&balancer, &chosen, Scope::Members, done)));
     }
     if balancer.status == "ERROR" {
         return work.replace(&balancer, done);
     }
     if let Err(missing) = work.check_tls() {
-        work.follow(&balancer, &chosen, Scope::Rest, done)?;
-        return Err(missing);
+        return Err(both(missing, work.follow(&balancer, &chosen, Scope::Rest, done)));
     }
     work.note(names::ID, &balancer.id, done);
     if balancer.tags.contains(&work.spec.names.uid)
@@ -190,14 +189,14 @@ fn make(
         work.note(names::ADDRESS, &balancer.vip_address, done);
     }
     work.tell_new_name(&balancer, done);
-    let opened = groups::open(&work, &balancer, &chosen, done);
-    // Members that did not follow may still be where the group lets them be reached: nothing is closed before all have.
-    if let Some(refused) = work.bring(&balancer, &chosen, Scope::All, done)? {
-        return Err(refused);
-    }
-    let address = work.address(&balancer, done)?;
+    let opened = work.open_and_bring(&balancer, &chosen, Scope::All, done)?;
+    let closed = opened.and_then(|opened| groups::close(&work, opened, done));
+    let address = match work.address(&balancer, done) {
+        Ok(address) => address,
+        Err(failure) => return Err(both(failure, closed)),
+    };
     work.note(names::ADDRESS, &address, done);
-    groups::close(&work, opened?, done)?;
+    closed?;
     work.remark(&balancer, &chosen, done);
     Ok(work.ingress(&address))
 }
@@ -349,17 +348,28 @@ impl Work<'_> {
         }
     }
 
+    /// Opens the security group, and brings the load balancer to what it should be also where that fails. With its failure nothing is to be
+    /// closed: members that did not follow may still be where the group lets them be reached.
+    fn open_and_bring(
+        &self,
+        balancer: &Balancer,
+        chosen: &[&Backend],
+        scope: Scope,
+        done: &mut Done,
+    ) -> Result<Result<Option<Opened>, Failure>, Failure> {
+        let opened = groups::open(self, balancer, chosen, done);
+        match self.bring(balancer, chosen, scope, done) {
+            Ok(None) => Ok(opened),
+            Err(failure) if !refusal::is_final(&failure) => Err(failure),
+            Ok(Some(refused)) | Err(refused) => Err(both(refused, opened)),
+        }
+    }
+
     /// Nothing but the members, and their security group. Where that fails, members that have left go all the same.
     fn follow(&self, balancer: &Balancer, chosen: &[&Backend], scope: Scope, done: &mut Done) -> Result<(), Failure> {
-        let opened = groups::open(self, balancer, chosen, done);
-        if let Some(refused) = self.bring(balancer, chosen, scope, done)? {
-            return Err(refused);
-        }
+        let opened = self.open_and_bring(balancer, chosen, scope, done)??;
         // Where something else is missing, members may still have to move to another subnet.
-        if scope == Scope::Rest {
-            return opened.map(drop);
-        }
-        groups::close(self, opened?, done)
+        if scope == Scope::Rest { Ok(()) } else { groups::close(self, opened, done) }
     }
 
     fn plan(&self, balancer: &Balancer, ports: &[Port]) -> Result<Vec<Step>, Failure> {
@@ -418,6 +428,16 @@ impl Work<'_> {
             );
             done.warn(WITHOUT_ADDRESS, message);
         }
+    }
+}
+
+/// Tells two failures, and when the other one is to be tried again: a refusal may wait for the Service to change. What is waited for stays.
+fn both<T>(failure: Failure, other: Result<T, Failure>) -> Failure {
+    match other {
+        Err(other) if !matches!(failure.reaction, Reaction::Pending | Reaction::Throttled | Reaction::Unauthorized) => {
+            Failure { message: format!("{}; {}", failure.message, other.message), field: failure.field, ..other }
+        }
+        _ => failure,
     }
 }
 

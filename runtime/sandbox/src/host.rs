@@ -171,7 +171,10 @@ impl nodes::Host for CallState {
         if let (Ok(names), false) = (&answer, label_selector.trim().is_empty()) {
             self.selects_nodes.store(true, Ordering::Relaxed);
             if self.selected.as_ref().is_some_and(|selected| !selected.keep(&label_selector, names)) {
-                return Ok(Err(format!("a call has more than {} label selectors", Selected::MAX)));
+                return Ok(Err(format!(
+                    "a call has more than {} label selectors; one with in (…) takes the place of many",
+                    Selected::MAX
+                )));
             }
         }
         Ok(answer)

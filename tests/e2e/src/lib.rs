@@ -1,5 +1,6 @@
 //! Whole-system tests, the demo and the benchmarks: a real API server, the real host binary, real components.
 
+pub mod alerts;
 pub mod balancer_cloud;
 pub mod crowd;
 pub mod finish;

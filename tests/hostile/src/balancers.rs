@@ -4,6 +4,7 @@ use ccm_sdk::cluster;
 use ccm_sdk::events::{self, Severity};
 use ccm_sdk::load_balancer_survey::{self, Standing, Wish};
 use ccm_sdk::load_balancers::{self, Mark, Outcome};
+use ccm_sdk::nodes;
 use ccm_sdk::types::{Backend, Failure, Ingress, Node, Problem, Service, Subject};
 
 use crate::{Hostile, attack};
@@ -13,6 +14,15 @@ const STRANGER: &str = "not-of-this-call";
 
 fn good() -> Vec<Ingress> {
     vec![Ingress::ip("192.0.2.1")]
+}
+
+/// Asks about all of them, whatever is said of those before.
+fn asking(selectors: impl IntoIterator<Item = String>) -> Outcome {
+    let refused = selectors.into_iter().filter_map(|selector| nodes::matching(&selector).err());
+    match refused.reduce(|_, last| last) {
+        Some(why) => Outcome::failed(Failure::retry(why)),
+        None => Outcome::done(vec![Ingress::ip("192.0.2.2")]),
+    }
 }
 
 fn change(service: &Service) -> Outcome {
@@ -45,6 +55,12 @@ fn change(service: &Service) -> Outcome {
             changes: vec!["first\nlevel=error forged ".repeat(1 << 8); 500],
             ..Outcome::failed(Failure::retry("first\nlevel=error forged ".repeat(1 << 10)))
         },
+        "many-selectors" => asking((0..5_000).map(|number| format!("pool=p{number}"))),
+        "huge-selector" => asking(["a".repeat(9 << 20)]),
+        "long-selector" => asking([format!("pool in ({})", "a,".repeat(8 << 10))]),
+        "wide-selector" => asking([vec!["a"; 65].join(",")]),
+        "bad-selector" => asking(["pool in (a".to_owned()]),
+        "any-selector" => asking([String::new(), "nobody-has-this".to_owned(), "!nobody-has-this".to_owned()]),
         "event" => {
             let own = Subject::Service((service.namespace.clone(), service.name.clone()));
             for about in [Subject::Call, own, Subject::Service((service.namespace.clone(), STRANGER.to_owned()))] {

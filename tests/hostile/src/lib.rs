@@ -61,8 +61,11 @@ impl meta::Guest for Hostile {
     }
 
     fn offers() -> Result<Vec<Capability>, Failure> {
-        let lies = ccm_sdk::settings::get(probe::SETTING).as_deref() == Some("lying");
-        Ok(if lies { vec![Capability::Routes] } else { vec![] })
+        Ok(match ccm_sdk::settings::get(probe::SETTING).as_deref() {
+            Some("lying") => vec![Capability::Routes],
+            Some("balancing") => vec![Capability::LoadBalancers],
+            _ => vec![],
+        })
     }
 
     fn check(_online: bool) -> Result<Vec<Problem>, Failure> {

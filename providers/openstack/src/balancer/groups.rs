@@ -85,7 +85,12 @@ pub(super) fn open(
     let addresses = addresses(backends, work.family(Some(balancer)));
     let all = ports_of(&servers(work.config, backends))?;
     let (members, others): (Vec<Port>, Vec<Port>) = all.into_iter().partition(|port| is_member(port, &addresses));
-    change(Direction::Give, members.clone(), &group.id, done)?;
+    let given = change(Direction::Give, members.clone(), &group.id, done);
+    if is_ovn(&work.config.balancers) {
+        // There rules alone keep clients out, wherever members are: whom the Service does not want goes whatever becomes of the rest.
+        delete_rules(&std::mem::take(&mut old), &group.name, done)?;
+    }
+    given?;
     Ok(Some(Opened { group, doubles, old, members, others }))
 }
 
@@ -94,13 +99,7 @@ pub(super) fn close(work: &Work<'_>, opened: Option<Opened>, done: &mut Done) ->
     let Some(Opened { group, doubles, old, members, others }) = opened else {
         return if work.config.balancers.manages_security_groups { Ok(()) } else { leave(work.service, done) };
     };
-    for answer in send_all(old.iter().map(|rule| groups::delete_rule(rule)).collect()) {
-        // What is gone already is as good.
-        answer?.optional()?;
-    }
-    if !old.is_empty() {
-        done.changed(format!("deleted {} rules of security group {}", old.len(), group.name));
-    }
+    delete_rules(&old, &group.name, done)?;
     let is_there = |port: &Port| members.iter().any(|member| member.id == port.id);
     let mut left = ports::with_group(&group.id)?;
     left.extend(others.into_iter().filter(|port| has(port, &group.id)));
@@ -109,6 +108,17 @@ pub(super) fn close(work: &Work<'_>, opened: Option<Opened>, done: &mut Done) ->
     left.dedup_by(|one, other| one.id == other.id);
     change(Direction::Take, left, &group.id, done)?;
     doubles.iter().try_for_each(|double| remove(double, done))
+}
+
+fn delete_rules(old: &[String], group: &str, done: &mut Done) -> Result<(), Failure> {
+    for answer in send_all(old.iter().map(|rule| groups::delete_rule(rule)).collect()) {
+        // What is gone already is as good.
+        answer?.optional()?;
+    }
+    if !old.is_empty() {
+        done.changed(format!("deleted {} rules of security group {group}", old.len()));
+    }
+    Ok(())
 }
 
 /// A Service that was never published has none that could be left. Its creation asks for nothing more.

@@ -3,6 +3,7 @@
 mod addresses;
 mod answers;
 mod changes;
+mod closing;
 mod creations;
 mod deletions;
 mod finding;

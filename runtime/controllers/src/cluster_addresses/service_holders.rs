@@ -26,7 +26,8 @@ const MAX_EXTERNAL_IPS: usize = 16;
 /// The Services that are about to get an address.
 #[derive(Default)]
 pub(super) struct Reservations {
-    all: HashMap<IpAddr, Reservation>,
+    /// Several have one where they share it.
+    all: HashMap<IpAddr, Vec<Reservation>>,
 }
 
 struct Reservation {
@@ -49,7 +50,7 @@ impl ClusterAddresses {
         shared: SharedAddresses,
         has_given_up: impl Fn(&Service) -> bool,
     ) -> Result<(), (IpAddr, AddressClash)> {
-        let own: HashSet<IpAddr> = ips(&ingress(service)).collect();
+        let own = self.own(service);
         let mut known = HashSet::new();
         let wanted: Vec<IpAddr> = wanted.iter().filter(|ip| known.insert(**ip)).copied().collect();
         let new: HashSet<IpAddr> = wanted.iter().filter(|ip| !own.contains(ip)).copied().collect();
@@ -58,9 +59,9 @@ impl ClusterAddresses {
         let mut reserved = self.reserved.lock();
         let clash = |ip: &IpAddr| {
             let reserved_for = || {
-                let other = self.reserved_for(*ip, &reserved).filter(|other| may_have(service, other))?;
-                let keeps_it = !shared.services && !has_given_up(&other);
-                keeps_it.then(|| AddressClash::LoadBalancer(name_of(&other)))
+                let mut others = self.reserved_for(*ip, &reserved).filter(|_| !shared.services);
+                let other = others.find(|other| may_have(service, other) && !has_given_up(other))?;
+                Some(AddressClash::LoadBalancer(name_of(&other)))
             };
             let other = || holders.get(ip).cloned().or_else(reserved_for);
             self.clash(*ip).or_else(|| if new.contains(ip) { other() } else { None })
@@ -69,13 +70,32 @@ impl ClusterAddresses {
             return Err(refused);
         }
         let (name, uid) = (ObjectRef::from_obj(service), &service.metadata.uid);
-        // What it wanted before counts no more, nor what is long ago.
-        reserved.all.retain(|_, reservation| {
-            reservation.since.elapsed() < RESERVED_FOR && !(reservation.service == name && reservation.uid == *uid)
+        // What it wanted before counts no more, nor what is long ago. What it still wants stays reserved though it has it by now: others may
+        // look at a store that did not show that yet.
+        let is_over = |ip: &IpAddr, one: &Reservation| {
+            let is_own = one.service == name && one.uid == *uid;
+            one.since.elapsed() >= RESERVED_FOR || (is_own && (new.contains(ip) || !known.contains(ip)))
+        };
+        reserved.all.retain(|ip, all| {
+            all.retain(|one| !is_over(ip, one));
+            !all.is_empty()
         });
-        let reservation = || Reservation { service: name.clone(), uid: uid.clone(), since: Instant::now() };
-        reserved.all.extend(new.into_iter().map(|ip| (ip, reservation())));
+        for ip in new {
+            let one = Reservation { service: name.clone(), uid: uid.clone(), since: Instant::now() };
+            reserved.all.entry(ip).or_default().push(one);
+        }
         Ok(())
+    }
+
+    /// What a Service has already. `service` is what a call began with: what its status has lost since then may be another's by now.
+    fn own(&self, service: &Service) -> HashSet<IpAddr> {
+        let mut own: HashSet<IpAddr> = ips(&ingress(service)).collect();
+        let now = self.services.as_ref().and_then(|services| services.get(&ObjectRef::from_obj(service)));
+        if let Some(now) = now.filter(|now| now.metadata.uid == service.metadata.uid) {
+            let now: HashSet<IpAddr> = ips(&ingress(&now)).collect();
+            own.retain(|ip| now.contains(ip));
+        }
+        own
     }
 
     /// Who else has any of the addresses, and does not share it.
@@ -117,11 +137,13 @@ impl ClusterAddresses {
         holders.found
     }
 
-    /// The Service that is about to get an address.
-    fn reserved_for(&self, ip: IpAddr, reserved: &Reservations) -> Option<Arc<Service>> {
-        let reservation = reserved.all.get(&ip).filter(|reservation| reservation.since.elapsed() < RESERVED_FOR)?;
-        let service = self.services.as_ref()?.get(&reservation.service)?;
-        (service.metadata.uid == reservation.uid).then_some(service)
+    /// The Services that are about to get an address, or have got it a moment ago.
+    fn reserved_for(&self, ip: IpAddr, reserved: &Reservations) -> impl Iterator<Item = Arc<Service>> {
+        let all = reserved.all.get(&ip).into_iter().flatten().filter(|one| one.since.elapsed() < RESERVED_FOR);
+        all.filter_map(move |one| {
+            let service = self.services.as_ref()?.get(&one.service)?;
+            (service.metadata.uid == one.uid).then_some(service)
+        })
     }
 }
 

@@ -18,7 +18,9 @@ pub(crate) struct Claims(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    all: HashMap<Name, Claim>,
+    all: HashMap<Name, Seen>,
+    /// How often any was claimed.
+    turns: u64,
     /// The one load balancer of each provider that a Service takes over. Whoever is led to another one each time does not have them all.
     last: HashMap<Holder, String>,
     /// How many there were after the last cleaning.
@@ -34,11 +36,13 @@ impl State {
         if !claim.goes {
             let holder = (name.0, claim.key.clone(), claim.uid.clone());
             let before = self.last.insert(holder, name.1.clone()).map(|load_balancer| (name.0, load_balancer));
-            if let Some(before) = before.filter(|before| *before != name && self.all.get(before) == Some(&claim)) {
+            let is_same = |known: &Seen| known.claim == claim;
+            if let Some(before) = before.filter(|before| *before != name && self.all.get(before).is_some_and(is_same)) {
                 self.all.remove(&before);
             }
         }
-        self.all.insert(name, claim);
+        self.turns = self.turns.wrapping_add(1);
+        self.all.insert(name, Seen { claim, turn: self.turns });
     }
 
     /// Now and then, so that it costs next to nothing for each of them.
@@ -46,11 +50,11 @@ impl State {
         if self.all.len().max(self.last.len()) <= 2 * self.kept + 16 {
             return;
         }
-        self.all.retain(|_, claim| claim.goes || is_valid(claim));
+        self.all.retain(|_, Seen { claim, .. }| claim.goes || is_valid(claim));
         let all = &self.all;
         self.last.retain(|(member, key, uid), load_balancer| {
             let claim = all.get(&(*member, load_balancer.clone()));
-            claim.is_some_and(|claim| (&claim.key, &claim.uid) == (&*key, &*uid))
+            claim.is_some_and(|Seen { claim, .. }| (&claim.key, &claim.uid) == (&*key, &*uid))
         });
         self.kept = self.all.len();
     }
@@ -65,6 +69,13 @@ pub(crate) struct Claim {
     pub(crate) goes: bool,
 }
 
+/// A claim as somebody saw it. Whoever claims again meanwhile has been judged anew: what was found out of the claim before says nothing of that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) claim: Claim,
+    turn: u64,
+}
+
 /// Ends the claim of a deletion.
 pub(crate) struct Going<'a> {
     claims: &'a Claims,
@@ -73,7 +84,7 @@ pub(crate) struct Going<'a> {
 }
 
 impl Claims {
-    pub(crate) fn of(&self, member: usize, load_balancer: &str) -> Option<Claim> {
+    pub(crate) fn of(&self, member: usize, load_balancer: &str) -> Option<Seen> {
         self.0.lock().all.get(&(member, load_balancer.to_owned())).cloned()
     }
 
@@ -88,13 +99,14 @@ impl Claims {
         member: usize,
         load_balancer: &str,
         claim: Claim,
-        seen: Option<&Claim>,
+        seen: Option<&Seen>,
         is_valid: impl Fn(&Claim) -> bool,
     ) -> Result<(), Box<Claim>> {
         let mut state = self.0.lock();
         let name = (member, load_balancer.to_owned());
-        let is_other = |other: &&Claim| (&other.key, &other.uid) != (&claim.key, &claim.uid) && Some(*other) != seen;
-        let other = state.all.get(&name).filter(is_other);
+        let is_own = |other: &Claim| (&other.key, &other.uid) == (&claim.key, &claim.uid);
+        let other = state.all.get(&name).filter(|other| !is_own(&other.claim) && Some(*other) != seen);
+        let other = other.map(|other| &other.claim);
         if let Some(other) = other.filter(|other| other.goes || is_valid(other)) {
             return Err(Box::new(other.clone()));
         }
@@ -113,7 +125,7 @@ impl Claims {
         member: usize,
         load_balancer: &str,
         (key, uid): (Key, Option<String>),
-        seen: Option<&Claim>,
+        seen: Option<&Seen>,
         is_valid: impl Fn(&Claim) -> bool,
     ) -> Result<Going<'_>, Box<Claim>> {
         let claim = Claim { key, uid, goes: true };
@@ -131,8 +143,37 @@ impl Claims {
 impl Drop for Going<'_> {
     fn drop(&mut self) {
         let mut state = self.claims.0.lock();
-        if state.all.get(&self.name) == Some(&self.claim) {
+        if state.all.get(&self.name).is_some_and(|known| known.claim == self.claim) {
             state.all.remove(&self.name);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(name: &str) -> Claim {
+        Claim { key: Key::new(name).within("default"), uid: Some(format!("uid of {name}")), goes: false }
+    }
+
+    /// It was led elsewhere and back while somebody asked the cloud about it, and lost what it was taking over.
+    #[test]
+    fn a_judgement_that_is_older_than_a_claim_takes_nothing_away() {
+        let (claims, is_there) = (Claims::default(), |_: &Claim| true);
+        let holder = || claims.of(0, "lb-1").map(|seen| seen.claim);
+        assert_eq!(claims.claim(0, "lb-1", of("web"), None, is_there), Ok(()));
+        let seen = claims.of(0, "lb-1");
+        assert_eq!(claims.claim(0, "lb-2", of("web"), None, is_there), Ok(()));
+        assert_eq!(claims.claim(0, "lb-1", of("web"), None, is_there), Ok(()));
+        let refused = Err(Box::new(of("web")));
+        assert_eq!(claims.claim(0, "lb-1", of("late"), seen.as_ref(), is_there), refused);
+        let gone = (Key::new("gone").within("default"), None);
+        assert!(claims.going(0, "lb-1", gone, seen.as_ref(), is_there).is_err());
+        assert_eq!(holder(), Some(of("web")));
+        // By what there is now, it is free.
+        let seen = claims.of(0, "lb-1");
+        assert_eq!(claims.claim(0, "lb-1", of("late"), seen.as_ref(), is_there), Ok(()));
+        assert_eq!(holder(), Some(of("late")));
     }
 }

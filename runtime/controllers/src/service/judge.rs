@@ -13,7 +13,7 @@ use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Service;
 
 use super::annotations::{ORPHAN, annotation, is_asked, written};
-use super::claims::{Claim, Going};
+use super::claims::{Claim, Going, Seen};
 use super::digest::Digest;
 use super::error::{SyncError, Task};
 use super::key::{Key, key};
@@ -166,7 +166,8 @@ impl Syncer {
         }
         let claim = Claim { key: key.clone(), uid: service.metadata.uid.clone(), goes: false };
         // Whoever was judged free before stays so.
-        let has_claim = self.claims.of(asker.provider.member, &mark.load_balancer).as_ref() == Some(&claim);
+        let known = self.claims.of(asker.provider.member, &mark.load_balancer);
+        let has_claim = known.is_some_and(|known| known.claim == claim);
         // Without a mark, whoever had the annotations first has the load balancer.
         let was_before = |other: &Service| {
             !is_offered(other, &asker.provider.descriptor) || (!has_claim && is_older(other, service))
@@ -268,15 +269,15 @@ impl Syncer {
     }
 
     /// Who else takes the load balancer over at the moment, or has since this process started.
-    fn claimed(&self, asker: &Asker<'_>, mark: &Mark, service: &Service) -> Result<Option<Claim>, SyncError> {
-        let claim = self.claims.of(asker.provider.member, &mark.load_balancer);
-        let Some(claim) = claim.filter(|claim| claim.uid != service.metadata.uid) else { return Ok(None) };
-        if claim.goes {
-            let owner = claim.key.object_name();
+    fn claimed(&self, asker: &Asker<'_>, mark: &Mark, service: &Service) -> Result<Option<Seen>, SyncError> {
+        let seen = self.claims.of(asker.provider.member, &mark.load_balancer);
+        let Some(seen) = seen.filter(|seen| seen.claim.uid != service.metadata.uid) else { return Ok(None) };
+        if seen.claim.goes {
+            let owner = seen.claim.key.object_name();
             let message = format!("load balancer {} is being deleted for Service {owner}", mark.load_balancer);
             return Err(unknown(Failure::new(Reaction::Retry, message)));
         }
-        Ok(Some(claim))
+        Ok(Some(seen))
     }
 
     fn is_there(&self, claim: &Claim) -> bool {
@@ -290,7 +291,7 @@ impl Syncer {
         asker: &Asker<'_>,
         mark: &Mark,
         service: &Service,
-        claim: Option<&Claim>,
+        claim: Option<&Seen>,
         may_have_it: impl Fn(&Service) -> bool,
     ) -> Result<Option<Key>, SyncError> {
         let descriptor = &*asker.provider.descriptor;
@@ -317,7 +318,8 @@ impl Syncer {
         let rivals = rivals.into_iter().map(|(_, rival)| rival);
         let marked = self.living.marked(|| self.services(), self.written(), mark);
         let marked = marked.as_ref().and_then(other);
-        let claimed = claim.filter(|claim| self.is_there(claim)).and_then(|claim| other(&claim.key));
+        let claim = claim.map(|seen| &seen.claim).filter(|claim| self.is_there(claim));
+        let claimed = claim.and_then(|claim| other(&claim.key));
         let claimed = claimed.filter(|claimed| may_take(claimed));
         let likely = marked.into_iter().chain(claimed).chain(rivals.take(MOST_RIVALS));
         for candidate in likely.filter(|candidate| may_have_a_load_balancer(candidate, descriptor)) {

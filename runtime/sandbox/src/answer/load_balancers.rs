@@ -276,4 +276,16 @@ mod tests {
         assert_eq!(many(513, 1).as_deref(), Some("it gave 513 ingress entries, the most is 512"));
         assert_eq!(many(1, 5_001).as_deref(), Some("it gave an ingress with 5001 ports, the most is 5000"));
     }
+
+    #[test]
+    fn a_service_with_too_many_entries_makes_only_its_own_standing_unknown() {
+        let in_step =
+            |count: usize| load_balancer_survey::Standing::InStep(vec![place(Some("203.0.113.9"), None); count]);
+        let read = standings(vec![in_step(513), in_step(512)], 2, "load-balancer-survey.survey", "p").unwrap();
+        let [Standing::Unknown(failure), Standing::InStep(places)] = read.as_slice() else { panic!("{read:?}") };
+        for part in ["of p: ", "it gave 513 ingress entries, the most is 512", "report this to its author"] {
+            assert!(failure.message.contains(part), "{failure:?}");
+        }
+        assert_eq!(places.len(), 512);
+    }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ccm_cloud::{ConfigFormat, Finding, Instances as _, Need, Node};
-use ccm_egress::config::CredentialSource;
+use ccm_egress::config::{CredentialSource, Object};
 use ccm_sandbox::Provider;
 use futures::FutureExt as _;
 use hyper::Response;
@@ -111,15 +111,17 @@ async fn a_key_of_the_cloud_config_counts_and_a_file_that_cannot_be_read_ends_no
 
 #[tokio::test]
 async fn a_watched_secret_counts() {
-    let holds = |value: &str| Some(Arc::new([("token".to_owned(), secret(value))].into()));
+    let holds = |value: &str| Object::Is(Arc::new([("token".to_owned(), secret(value))].into()));
     let (newest, object) = watch::channel(holds("value-one"));
     let (name, key) = ("secret:kube-system/cloud/token".to_owned(), "token".to_owned());
     let sender = Sender::start(CredentialSource::Watched { name, key, object, keeper: Arc::new(()) }).await;
     assert_eq!(sender.sends().await, "value-one");
     newest.send_replace(holds("value-two"));
     assert_eq!(sender.sends().await, "value-two");
-    newest.send_replace(None);
-    assert_eq!(sender.sends().await, "value-two", "deleted, to be made again");
+    for lost in [Object::Absent, Object::Unseen("no right".into())] {
+        newest.send_replace(lost);
+        assert_eq!(sender.sends().await, "value-two", "it may be back");
+    }
     newest.send_replace(holds("value-three"));
     assert_eq!(sender.sends().await, "value-three");
 }

@@ -8,7 +8,7 @@ use ccm_egress::{Cache, ProviderContext};
 use ccm_sandbox::{Limits, Sandbox};
 use serde_json::{Value, json};
 
-use crate::rig::{SCRIPTED, backends, component, map, service};
+use crate::rig::{HOSTILE, SCRIPTED, backends, component, map, service};
 
 /// Each selector matches a Node that is called like it.
 struct Namesake;
@@ -58,4 +58,27 @@ async fn an_outcome_has_the_selectors_that_were_asked_about_and_what_they_matche
         assert_eq!((outcome.selected.len(), told.count()), (kept, refused), "{count}: {:?}", outcome.changes);
     }
     assert_eq!(provider.get(asking(&["get"], (0..40).map(|pool| format!("pool={pool}")))).await, Ok(None));
+}
+
+/// The host would look after all of them, and copy any of them.
+#[tokio::test]
+async fn however_many_and_however_long_selectors_are_a_call_keeps_few_and_others_go_on() {
+    let component = Sandbox::try_new().unwrap().load(component(HOSTILE), Limits::default(), true).await.unwrap();
+    let context = ProviderContext {
+        cache: Cache::new(Cache::DEFAULT_BYTES),
+        nodes: Some(Arc::new(Namesake)),
+        ..ProviderContext::closed()
+    };
+    let provider = component.into_provider(context, None, None);
+    for (name, kept, told) in [
+        ("many-selectors", 16, "more than 16 label selectors; one with in (…)"),
+        ("huge-selector", 0, "(limit host-call-bytes)"),
+    ] {
+        let outcome = provider.ensure(service(name), backends(&[])).await;
+        let message = outcome.failure.map(|failure| failure.message).unwrap_or_default();
+        assert!(outcome.selected.len() == kept && message.contains(told), "{name}: {message}");
+        // All Nodes are no choice of any.
+        let after = provider.ensure(service("any-selector"), backends(&[])).await;
+        assert_eq!((after.failure, after.selected.len()), (None, 2), "after {name}");
+    }
 }

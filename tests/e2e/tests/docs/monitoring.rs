@@ -1,15 +1,13 @@
 //! `manifests/monitoring`: alerts and panels are made of metrics, labels and values that exist, every metric has a panel, and every alert has
-//! a section, fires when it should, and is quiet before.
+//! a section, fires when it should, and is quiet before, also in a system test.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-use std::process::Command;
 
+use ccm_e2e::alerts::{promtool, rules, write_rules};
 use serde_json::{Value, json};
 
-use super::{links, read, root};
+use super::{files, links, read};
 
-const RULES: &str = "manifests/monitoring/rules.yaml";
 const DASHBOARD: &str = "manifests/monitoring/dashboard.json";
 const CASES: &str = "tests/e2e/tests/docs/alerts.yaml";
 const PAGE: &str = "docs/guides/alerts.md";
@@ -86,10 +84,7 @@ fn named(expression: &str) -> Named {
 
 /// The alerts: their name, and the whole rule.
 fn alerts() -> Vec<(String, Value)> {
-    let object: Value = serde_saphyr::from_str(&read(RULES)).unwrap();
-    let groups = object["spec"]["groups"].as_array().unwrap().clone();
-    let rules = groups.iter().flat_map(|group| group["rules"].as_array().unwrap().clone());
-    rules.map(|rule| (rule["alert"].as_str().unwrap().to_owned(), rule)).collect()
+    rules().unwrap()
 }
 
 fn panels() -> Vec<Value> {
@@ -295,38 +290,46 @@ fn every_alert_fires_in_a_case_in_which_it_was_quiet_before_with_the_labels_that
     }
 }
 
-/// Runs promtool; what it says, if it does not like something.
-fn promtool(arguments: &[&str]) -> Result<(), String> {
-    let run = Command::new(root().join("tests/e2e/go-tools/run")).arg("promtool").args(arguments).output().unwrap();
-    let said = [run.stdout, run.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-    if run.status.success() { Ok(()) } else { Err(said) }
-}
+/// Alerts that fire in no system test, and why.
+const NOT_BROUGHT_ABOUT: [(&str, &str); 1] =
+    [("WasmCCMPanics", "a panic is a bug of the host: nothing that it is given makes it panic")];
 
-/// Writes a file of rules, as Prometheus reads it.
-fn write_rules(folder: &Path, rules: &[Value]) -> String {
-    let file = folder.join("rules.yaml");
-    std::fs::write(&file, json!({ "groups": [{ "name": "wasm-ccm", "rules": rules }] }).to_string()).unwrap();
-    file.display().to_string()
+/// The cases have series that somebody invented; a system test has those of a host with whom that very thing is wrong.
+#[test]
+fn every_alert_fires_on_what_a_host_says_of_itself_in_a_system_test() {
+    let without_spaces = |file: &String| read(file).split_whitespace().collect::<String>();
+    let tests: Vec<String> = files("tests/e2e/tests/system", &[".rs"]).iter().map(without_spaces).collect();
+    let alerts = alerts();
+    for (name, _) in &alerts {
+        let call = format!("alerts::fires(\"{name}\",");
+        let fires = tests.iter().any(|text| text.contains(&call));
+        let excepted = NOT_BROUGHT_ABOUT.iter().any(|(alert, _)| alert == name);
+        assert_ne!(fires, excepted, "either a system test has `{call}` or NOT_BROUGHT_ABOUT says why none can");
+    }
+    for (name, why) in NOT_BROUGHT_ABOUT {
+        assert!(!why.is_empty() && alerts.iter().any(|(alert, _)| alert == name), "{name}");
+    }
+    assert!(tests.iter().any(|text| text.contains("alerts::quiet(")), "no system test has a host with nothing wrong");
 }
 
 #[test]
 fn promtool_accepts_the_rules_and_the_expressions_of_all_panels_and_each_alert_fires_as_its_cases_say() {
     let folder = tempfile::tempdir().unwrap();
     let mut rules: Vec<Value> = alerts().into_iter().map(|(_, rule)| rule).collect();
-    promtool(&["check", "rules", "--lint-fatal", &write_rules(folder.path(), &rules)]).unwrap();
+    promtool(&["check", "rules", "--lint-fatal", &write_rules(folder.path(), &rules).unwrap()]).unwrap();
 
     // Texts are not compared.
     for rule in &mut rules {
         rule.as_object_mut().unwrap().remove("annotations");
     }
-    write_rules(folder.path(), &rules);
+    write_rules(folder.path(), &rules).unwrap();
     let cases = folder.path().join("alerts.yaml");
     std::fs::write(&cases, read(CASES)).unwrap();
     let cases = cases.display().to_string();
     promtool(&["test", "rules", &cases]).unwrap();
     // With a rule that never fires, it says so.
     rules[0]["expr"] = json!("vector(0) > 1");
-    write_rules(folder.path(), &rules);
+    write_rules(folder.path(), &rules).unwrap();
     let said = promtool(&["test", "rules", &cases]).unwrap_err();
     assert!(said.contains(rules[0]["alert"].as_str().unwrap()), "{said}");
 
@@ -334,9 +337,9 @@ fn promtool_accepts_the_rules_and_the_expressions_of_all_panels_and_each_alert_f
     let asked: BTreeSet<String> = panels().iter().flat_map(expressions).collect();
     let record = |(number, expression): (usize, &String)| json!({ "record": format!("panel:{number}"), "expr": expression.replace("$__rate_interval", "5m") });
     let recorded: Vec<Value> = asked.iter().enumerate().map(record).collect();
-    promtool(&["check", "rules", "--lint-fatal", &write_rules(folder.path(), &recorded)]).unwrap();
+    promtool(&["check", "rules", "--lint-fatal", &write_rules(folder.path(), &recorded).unwrap()]).unwrap();
     let broken = json!({ "record": "panel:broken", "expr": "sum by (job (x)" });
-    promtool(&["check", "rules", &write_rules(folder.path(), &[broken])]).unwrap_err();
+    promtool(&["check", "rules", &write_rules(folder.path(), &[broken]).unwrap()]).unwrap_err();
 }
 
 #[test]

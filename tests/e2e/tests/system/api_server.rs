@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ccm_cluster::{NodeFixture, await_object, poll_until};
+use ccm_e2e::alerts;
 use ccm_e2e::balancer_cloud::BalancerCloud;
 use ccm_e2e::host::until;
 use k8s_openapi::api::core::v1::{Namespace, Service};
@@ -265,8 +266,17 @@ async fn a_leader_that_may_not_watch_services_any_more_leads_on_says_so_and_is_r
     let watching: Api<Service> = Api::all(stage.cluster.client_of(stage.user()).await.unwrap());
     let is_refused = async || Ok(watching.watch(&WatchParams::default(), "0").await.is_err());
     until(LIMIT, is_refused).await.unwrap();
+    let mut scrapes = vec![[alerts::scrape(&host).await.unwrap()]];
+    let (failures, of_services) = ("ccm_store_watch_failures_total", ["kind=\"Service\""]);
+    let before = host.count(failures, &of_services).await.unwrap();
     // The API server takes the right from no watch that goes on.
     way.cut();
+    for failed in 1..=4 {
+        let least = before + f64::from(failed);
+        host.await_count(failures, &of_services, LIMIT, |count| count >= least).await.unwrap();
+        scrapes.push([alerts::scrape(&host).await.unwrap()]);
+    }
+    alerts::fires("WasmCCMWatchFails", &scrapes).await.unwrap();
     let page = await_said(&host, &["[-]services not ready: no change has been seen since "]).await;
     for part in [
         "cannot watch resource \"services\"",
@@ -279,7 +289,6 @@ async fn a_leader_that_may_not_watch_services_any_more_leads_on_says_so_and_is_r
     }
     assert_eq!(host.page("/readyz").await.unwrap().0, 503);
     assert_eq!(host.page("/livez").await.unwrap(), (200, "ok".to_owned()));
-    assert!(host.count("ccm_store_watch_failures_total", &["kind=\"Service\""]).await.unwrap() >= 2.0);
 
     less.rules = role.rules;
     roles.replace("wasm-ccm", &PostParams::default(), &less).await.unwrap();

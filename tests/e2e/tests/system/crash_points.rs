@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ccm_cluster::await_absent;
+use ccm_e2e::alerts;
 use ccm_e2e::balancer_cloud::{Act, Balancer, BalancerCloud, Fault, Kind, Requests, When};
 use k8s_openapi::api::core::v1::Service;
 use kube::{Client, ResourceExt as _};
@@ -102,7 +103,7 @@ async fn at_every_request(provisioning: Duration, deeds: &[Deed]) {
     let cloud = cloud(provisioning).await;
     let mut host = balancing(&stage, &cloud, &[]);
     host.ready().await;
-    let mut rounds = 0;
+    let (mut rounds, mut scrapes) = (0, vec![[alerts::scrape(&host).await.unwrap()]]);
     for (deed, when) in deeds.iter().flat_map(|deed| [(*deed, When::Before), (*deed, When::After)]) {
         for nth in 1.. {
             rounds += 1;
@@ -135,6 +136,7 @@ async fn at_every_request(provisioning: Duration, deeds: &[Deed]) {
                 }
                 host = balancing(&stage, &cloud, &[]);
                 deed.done(client, &cloud, &point).await;
+                scrapes.push([alerts::scrape(&host).await.unwrap()]);
             } else {
                 cloud.call_off();
                 assert!(
@@ -163,6 +165,8 @@ async fn at_every_request(provisioning: Duration, deeds: &[Deed]) {
     }
     // Nobody's was ever made twice, not even for a moment.
     assert_eq!(made_for(&cloud).len(), rounds);
+    // A kubelet would have started them all in one pod.
+    alerts::fires("WasmCCMRestartsOften", &scrapes).await.unwrap();
     host.ready().await;
     host.stop().await;
 }

@@ -2,7 +2,7 @@
 
 use ccm_cluster::NodeFixture;
 use ccm_e2e::host::until;
-use ccm_e2e::manifest;
+use ccm_e2e::{alerts, manifest};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::events::v1::Event;
 use kube::Api;
@@ -89,6 +89,7 @@ async fn a_secret_that_is_rotated_counts_with_the_next_request_and_no_restart() 
     host.ready().await;
     assert_eq!(cloud.asked_for(&stage, &host, "a").await, "Bearer first-token");
     assert_readable(&host).await;
+    let before = alerts::scrape(&host).await.unwrap();
     put(&stage, "token", "second-token").await;
     asks_with(&stage, &host, &cloud, "b", "second-token").await;
     host.await_log(LIMIT, &["credential changed", "token", "secret:kube-system/cloud/token"]).await.unwrap();
@@ -106,6 +107,8 @@ async fn a_secret_that_is_rotated_counts_with_the_next_request_and_no_restart() 
     // A restart would be an outage, and nothing else shows it.
     let why = ["secret:kube-system/cloud/token", "there is no such Secret; create it"];
     host.await_count(UNREADABLE, &LABELS, LIMIT, |count| count == 1.0).await.unwrap();
+    let after = alerts::scrape(&host).await.unwrap();
+    alerts::fires("WasmCCMCredentialUnreadable", &[[&before], [&after]]).await.unwrap();
     let told = await_event(stage.client(), POD, "Warning", "ProviderCredentialUnreadable", &why).await;
     let page = host.await_page("/readyz", 200, LIMIT).await.unwrap();
     let line =

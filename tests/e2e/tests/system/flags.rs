@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_cluster::{NodeFixture, await_all, await_node, register_nodes};
+use ccm_e2e::alerts;
 use ccm_e2e::crowd::await_initialised;
 use ccm_e2e::host::{Host, component};
 use http::{Method, Request};
@@ -35,9 +36,13 @@ async fn a_provider_sees_what_the_flags_say_of_the_cluster_and_has_room_for_as_m
         ["cluster-name", "cluster-cidrs", "setting"].map(seen),
         ["blue", "10.244.0.0-16_fd00---48", "merry"].map(ToOwned::to_owned)
     );
+    let before = alerts::scrape(&host).await.unwrap();
+    let so_far = host.count("ccm_events_dropped_total", &[]).await.unwrap();
     // Ten at once; whoever emits one cannot wait.
     NodeFixture::new("event-flood").register(stage.client()).await.unwrap();
-    host.await_count("ccm_events_dropped_total", &[], LIMIT, |dropped| dropped >= 1.0).await.unwrap();
+    host.await_count("ccm_events_dropped_total", &[], LIMIT, |dropped| dropped > so_far).await.unwrap();
+    let after = alerts::scrape(&host).await.unwrap();
+    alerts::fires("WasmCCMEventsDropped", &[[&before], [&after]]).await.unwrap();
     host.end().await;
 }
 

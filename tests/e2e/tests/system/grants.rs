@@ -1,5 +1,6 @@
 //! What an operator grants: what works, what is refused, and how that is said.
 
+use ccm_e2e::alerts;
 use ccm_e2e::host::Port;
 use serde_json::json;
 
@@ -358,6 +359,8 @@ async fn a_cloud_that_is_away_is_asked_only_now_and_then_and_taken_back_when_it_
     assert!(attempts >= 5.0, "{attempts}");
     let open = "ccm_cloud_circuit_open";
     assert_eq!(host.count(open, &["endpoint=\"api\""]).await.unwrap(), 1.0);
+    let away = alerts::scrape(&host).await.unwrap();
+    alerts::fires("WasmCCMCloudCircuitOpen", &[[&away]]).await.unwrap();
     for line in exchanges(&host).iter().skip(5) {
         assert!(!line.contains("\"waited_ms\":0,"), "after five failures nobody is sent at once: {line}");
     }

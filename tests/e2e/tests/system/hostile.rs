@@ -6,11 +6,12 @@ mod liar;
 mod set;
 
 use ccm_cluster::NodeFixture;
+use ccm_e2e::alerts;
 use ccm_e2e::host::component;
 use kube::api::DeleteParams;
 
 use crate::look::{await_event, await_untainted, get, is_tainted, nodes};
-use crate::stage::{Actor, Stage};
+use crate::stage::{Actor, LIMIT, Stage};
 
 fn host(stage: &Stage, guest: &str, flags: &[&str]) -> Actor {
     let provider = format!("--provider={}", component(guest).unwrap().display());
@@ -82,6 +83,26 @@ async fn a_node_that_makes_its_provider_take_too_much_memory_does_not_stop_the_o
     await_untainted(client, "good").await;
     let peak = host.count("ccm_provider_memory_peak_bytes", &["function=\"instances.find\""]).await.unwrap();
     assert!((1.0..=f64::from(4 << 20)).contains(&peak), "{peak} bytes");
+    host.end().await;
+}
+
+/// What it answers counts, too: the data are no more than one step may pass, and more than is left.
+#[tokio::test]
+async fn a_call_that_finds_no_memory_is_counted_and_the_next_one_goes_on() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let limits = ["--provider-memory=48MiB", "--limit=memory-bytes=48MiB", "--limit=host-call-bytes=128MiB"];
+    let times = ["--limit=call-cpu=60s", "--limit=call-time=120s", "--lookup-batch-nodes=1"];
+    let host = host(&stage, "guests/hostile.wasm", &[limits, times].concat());
+    host.ready().await;
+    let before = alerts::scrape(&host).await.unwrap();
+    NodeFixture::new("huge-list").register(client).await.unwrap();
+    await_event(client, "huge-list", "Warning", "SyncNodeFailed", &["--provider-memory"]).await;
+    host.await_count("ccm_provider_calls_total", &["outcome=\"no-room\""], LIMIT, |calls| calls >= 1.0).await.unwrap();
+    let after = alerts::scrape(&host).await.unwrap();
+    alerts::fires("WasmCCMProviderMemoryExhausted", &[[&before], [&after]]).await.unwrap();
+    NodeFixture::new("good").register(client).await.unwrap();
+    await_untainted(client, "good").await;
     host.end().await;
 }
 
@@ -158,6 +179,6 @@ async fn a_component_that_wants_wasi_gets_one_with_nothing_in_it() {
     assert_eq!(label("wasi-env", "environment").await.as_deref(), Some("0"));
     assert_eq!(label("wasi-stdout", "stdout").await.as_deref(), Some("written"));
     assert_eq!(label("good", "environment").await, None);
-    host.await_log(crate::stage::LIMIT, &["hostile on standard output"]).await.unwrap();
+    host.await_log(LIMIT, &["hostile on standard output"]).await.unwrap();
     host.end().await;
 }

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use ccm_cluster::{NodeFixture, Write, await_object, poll_until, register_nodes};
+use ccm_e2e::alerts;
 use ccm_e2e::balancer_cloud::{Act, BalancerCloud, CloudSettings, Fault, Kind, Requests, When};
 use ccm_e2e::host::{Host, component};
 use futures::StreamExt as _;
@@ -426,9 +427,12 @@ async fn a_leader_that_cannot_renew_ends_and_a_standby_waits_for_the_api_server(
     await_leader(&leader, LIMIT).await;
     let mut standby = arena.host(&second, &SHORT);
     await_standby(&standby).await;
+    let before = [alerts::scrape(&leader).await.unwrap(), alerts::scrape(&standby).await.unwrap()];
     arena.cluster.stop_api_server().await.unwrap();
     let ended = leader.wait(LIMIT).await.unwrap();
     assert_eq!(ended.code(), Some(1));
+    let alone = [String::new(), alerts::scrape(&standby).await.unwrap()];
+    alerts::fires("WasmCCMNoLeader", &[before, alone]).await.unwrap();
     let log = leader.log_text();
     assert!(log.contains("error: leadership lost: the Lease was not renewed within 12s: cannot "), "{log}");
     assert!(standby.pid().is_ok());
@@ -450,8 +454,10 @@ async fn an_api_server_that_is_away_for_less_than_the_renew_deadline_ends_no_lea
     ];
     let mut leader = arena.host(&first, &patient);
     await_leader(&leader, LIMIT).await;
+    let before = alerts::scrape(&leader).await.unwrap();
     arena.cluster.stop_api_server().await.unwrap();
-    leader.await_count("ccm_leader_election_renew_failures_total", &[], LIMIT, |n| n >= 2.0).await.unwrap();
+    leader.await_count("ccm_leader_election_renew_failures_total", &[], LIMIT, |n| n >= 3.0).await.unwrap();
+    alerts::fires("WasmCCMLeaseRenewalsFail", &[[before], [alerts::scrape(&leader).await.unwrap()]]).await.unwrap();
     arena.cluster.start_api_server().await.unwrap();
     leader.await_log(LIMIT, &["leader election goes on"]).await.unwrap();
     arena.register("later").await;

@@ -1,6 +1,7 @@
 //! Providers that are not taken: the process stays up and says so, nothing is written, and a repair needs no restart.
 
 use ccm_cluster::{NodeFixture, poll_until};
+use ccm_e2e::alerts;
 use futures::future::join_all;
 
 use crate::bytes::{Bad, Place, bad_files, bad_in_cluster, cloudlycke, gzip};
@@ -82,6 +83,8 @@ async fn a_config_map_that_comes_late_and_is_wrong_at_first_needs_no_restart() {
     let source = "configmap:kube-system/late";
     let host = stage.start([format!("--provider={source}")]);
     is_refused(&host, "absent", source, &["does not exist"]).await;
+    let without = alerts::scrape(&host).await.unwrap();
+    alerts::fires("WasmCCMProviderNotServing", &[[&without]]).await.unwrap();
     let put = async |place: Place| place.put(stage.folder(), Some(client), "late").await;
     put(Place::Map(vec![("p.wasm.gz", b"no gzip".to_vec())])).await;
     host.await_log(LIMIT, &[REFUSED, source, "not a WebAssembly component"]).await.unwrap();

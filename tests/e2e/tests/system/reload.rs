@@ -4,6 +4,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use ccm_cluster::NodeFixture;
+use ccm_e2e::alerts;
 use ccm_e2e::host::until;
 use ccm_e2e::manifest::put_config_map;
 use serde_json::{Value, json};
@@ -130,6 +131,7 @@ async fn a_configuration_that_cannot_be_is_refused_with_its_place_and_the_one_be
         ),
     ];
     let count = cases.len();
+    let before = alerts::scrape(&host).await.unwrap();
     for (number, (text, says)) in cases.into_iter().enumerate() {
         stage.file("cloud.conf", text);
         let says =
@@ -145,6 +147,8 @@ async fn a_configuration_that_cannot_be_is_refused_with_its_place_and_the_one_be
     assert_eq!(all, f64::from(u32::try_from(count).unwrap()), "each is told once");
     assert!(host.page("/providerz").await.unwrap().1.contains("  config      refused at grants, "));
     assert_eq!(host.page("/readyz").await.unwrap().0, 200, "what serves is ready");
+    let after = alerts::scrape(&host).await.unwrap();
+    alerts::fires("WasmCCMConfigurationRefused", &[[&before], [&after]]).await.unwrap();
 
     stage.file("cloud.conf", config(&cloud.url(), "one"));
     await_page(&host, "mended", |page| page["refusedConfiguration"].is_null() && page["generation"] == 1).await;

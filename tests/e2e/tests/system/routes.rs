@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ccm_cluster::{NodeFixture, await_object, poll_until, register_nodes};
+use ccm_e2e::alerts;
 use ccm_e2e::balancer_cloud::{Act, BalancerCloud, CloudSettings, Fault, Kind, Requests, When};
 use ccm_e2e::host::component;
 use k8s_openapi::api::core::v1::Node;
@@ -249,6 +250,9 @@ async fn what_the_cloud_loses_comes_back_and_a_route_that_it_refuses_does_not_ho
     }
     await_network(client, "n2", LACKS).await;
     await_event(client, "n2", "Warning", "FailedToCreateRoute", &["10.244.2.0/24 is reserved"]).await;
+    host.await_count("ccm_routes", &["state=\"failing\""], LIMIT, |failing| failing == 1.0).await.unwrap();
+    let failing = alerts::scrape(&host).await.unwrap();
+    alerts::fires("WasmCCMRoutesFail", &[[&failing]]).await.unwrap();
     cloud.tamper_routes(|table| drop(table.remove("10.244.4.0/24")));
     let networks = names.map(|name| format!("10.244.{}.0/24", &name[1..]));
     let whole: Vec<_> = networks.iter().map(String::as_str).zip(names).collect();

@@ -3,6 +3,7 @@
 mod browser;
 
 use ccm_cluster::NodeFixture;
+use ccm_e2e::alerts;
 use ccm_e2e::host::{component, until};
 use ccm_sim_digitalocean::{Act, Endpoint, Fault, Requests, When};
 use serde_json::{Value, json};
@@ -93,6 +94,8 @@ impl Scene {
         host.await_count("ccm_nodes_uninitialized", &[], LIMIT, |nodes| nodes == 1.0).await.unwrap();
         let refused = ["result=\"rejected\"", "step=\"parse\""];
         host.await_count("ccm_provider_loads_total", &refused, LIMIT, |refused| refused >= 1.0).await.unwrap();
+        host.await_count("ccm_provider_refused", &["what=\"component\""], LIMIT, |now| now == 1.0).await.unwrap();
+        host.await_count("ccm_services_pending", &[], LIMIT, |services| services >= 1.0).await.unwrap();
         // Not while it is being tried.
         let parts = ["n703 the last try failed: retry ", " next try in "];
         let is_told = async || {
@@ -169,7 +172,15 @@ async fn the_page_shows_what_metrics_providerz_and_the_objects_say() {
     };
     until(LIMIT, same).await.unwrap_or_else(|error| panic!("{error:#}: {told}"));
 
+    let before = alerts::scrape(&scene.host).await.unwrap();
+    alerts::quiet(&[&before]).await.unwrap();
     scene.breaks().await;
+    let after = alerts::scrape(&scene.host).await.unwrap();
+    alerts::fires("WasmCCMProviderRefused", &[[&before], [&after]]).await.unwrap();
+    alerts::fires("WasmCCMNodesUninitialized", &[[&before], [&after]]).await.unwrap();
+    alerts::fires("WasmCCMNodeDeletionsHeld", &[[&before], [&after]]).await.unwrap();
+    alerts::fires("WasmCCMServicesPending", &[[&before], [&after]]).await.unwrap();
+    alerts::fires("WasmCCMServicesNotReady", &[[&before], [&after]]).await.unwrap();
     let page = scene.page().await;
     let counts = [
         ("ccm_services_not_ready", "Services not ready"),

@@ -5,6 +5,7 @@ mod policies;
 
 use std::path::{Path, PathBuf};
 
+use ccm_e2e::alerts;
 use ccm_e2e::host::Port;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{ValidatingWebhookConfiguration, WebhookClientConfig};
@@ -211,11 +212,16 @@ async fn a_new_certificate_counts_without_a_restart_and_a_broken_one_does_not() 
     webhook.configure(&old).await;
     webhook.await_denied(WRONG, DENIED).await;
     assert!(webhook.is_of(&old).await && !webhook.is_of(&new).await);
+    let before = alerts::scrape(&host).await.unwrap();
 
     let [certificate, key] = new.issue();
     webhook.write(&[certificate.clone(), "garbage".to_owned()]);
     let said = host.await_log(LIMIT, &["certificate cannot be used: the one before is kept", "tls.key"]).await.unwrap();
     assert!(said.contains("WARN"), "{said}");
+    let failed = ["outcome=\"failed\""];
+    host.await_count("ccm_webhook_certificates_total", &failed, LIMIT, |count| count >= 1.0).await.unwrap();
+    let after = alerts::scrape(&host).await.unwrap();
+    alerts::fires("WasmCCMWebhookCertificateFailed", &[[&before], [&after]]).await.unwrap();
     assert!(webhook.is_of(&old).await);
     webhook.try_create(json!({})).await.unwrap();
 

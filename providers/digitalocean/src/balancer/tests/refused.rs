@@ -370,6 +370,46 @@ fn each_refused_droplet_has_its_own_time_and_postpones_no_other() {
     assert_eq!(routes(&cloud)[last + 1..], [GET]);
 }
 
+/// Each with a time of its own is a request of each load balancer, for each of them.
+#[test]
+fn refused_droplets_that_are_due_within_150_seconds_are_tried_in_one_request_and_later_ones_keep_their_time() {
+    let service = settled_service(&[]);
+    let all: Vec<Backend> = nodes().into_iter().chain([backend(102, &["e4", "e6"])]).collect();
+    let second = "api GET /v2/droplets/102";
+    for (apart, are_together) in [(1, true), (150, true), (151, false), (299, false)] {
+        let cloud = FakeCloud::new()
+            .always(GET, one(&updated(&json!([100]))))
+            .always(DROPLET, not_found())
+            .always(second, not_found())
+            .on(PUT, no_such())
+            .on(PUT, no("droplet 102 does not exist"));
+        ensure(&config(), &service, &nodes());
+        cloud.pass(apart);
+        ensure(&config(), &service, &all);
+        assert_eq!(routes(&cloud), [GET, PUT, DROPLET, GET, PUT, second], "{apart}");
+        // The first one is due. It is as the cloud says for 300 seconds more.
+        cloud.pass(300 - apart);
+        let cloud = cloud.on(PUT, no_such());
+        let wait = failure(&ensure(&config(), &service, &all));
+        let (tried, asked, left) = match are_together {
+            true => (json!([100, 101, 102]), vec![DROPLET, second], 300),
+            false => (json!([100, 101]), vec![DROPLET], apart),
+        };
+        assert_eq!(body(&cloud, 7)["droplet_ids"], tried, "{apart}");
+        assert_eq!(routes(&cloud)[8..], asked, "{apart}");
+        assert_eq!(wait, (Reaction::Pending, u32::try_from(left * 1_000).ok()), "{apart}");
+        // Whoever comes next finds it known.
+        let before = routes(&cloud).len();
+        assert_eq!(failure(&ensure(&config(), &service, &all)), wait, "{apart}");
+        assert_eq!(routes(&cloud)[before..], [GET], "{apart}");
+        // Both have appeared, and are due less than 150 seconds apart by now: the last one needs no request of its own.
+        cloud.pass(left);
+        let cloud = cloud.on(PUT, one(&updated(&json!([100, 101, 102]))));
+        assert_eq!(addresses(&ensure(&config(), &service, &all)), both(), "{apart}");
+        assert_eq!(body(&cloud, before + 2)["droplet_ids"], json!([100, 101, 102]), "{apart}");
+    }
+}
+
 /// The cloud refuses whatever is written, and a size is the only thing that is.
 #[test]
 fn a_droplet_that_it_has_and_that_is_gone_is_not_taken_for_a_size_that_is_refused() {

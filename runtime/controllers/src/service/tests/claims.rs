@@ -134,7 +134,7 @@ async fn a_service_that_is_led_to_another_load_balancer_each_time_claims_the_las
         bench.cloud.mark_with(&id, Some(GONE));
         bench.edit("web", &json!({ "metadata": { "annotations": { "fake.io/id": id } } }));
         bench.sync("web").await;
-        assert!(bench.syncer.claims.of(0, &id).is_some_and(|claim| claim.key == key("web")), "{id}");
+        assert!(bench.syncer.claims.of(0, &id).is_some_and(|seen| seen.claim.key == key("web")), "{id}");
     }
     assert_eq!((bench.syncer.claims.len(), calls(&bench)), (1, vec![]));
     // What it was led to before is free.

@@ -156,3 +156,65 @@ async fn of_two_services_that_are_written_at_the_same_moment_one_gets_the_addres
     bench.edit("late", &json!({ "metadata": { "uid": "another" } }));
     assert_eq!(refused(&bench, &web, at("203.0.113.10")), None);
 }
+
+/// A job for each of them, without anything in the status.
+async fn jobs<const N: usize>(bench: &mut Bench, names: [&str; N]) -> [Job; N] {
+    for name in names {
+        bench.cloud.fail("ensure", name, [failure(Reaction::Retry, "not yet")]);
+        bench.sync(name).await;
+    }
+    names.map(|name| bench.job(name).unwrap())
+}
+
+fn refused(bench: &Bench, job: &Job, ip: &str) -> Option<String> {
+    bench.syncer.vetted(job, at(ip)).failure.map(|failure| failure.message)
+}
+
+/// It was once taken for the Service's own, by the status of before the call, and both had it.
+#[tokio::test(start_paused = true)]
+async fn what_a_status_has_lost_while_its_provider_was_asked_may_be_anothers_by_then() {
+    let mut bench = cluster();
+    let [victim, web] = jobs(&mut bench, ["victim", "web"]).await;
+    assert_eq!(refused(&bench, &victim, "203.0.113.7"), None);
+    bench.edit("victim", &json!({ "status": { "loadBalancer": { "ingress": [{ "ip": "203.0.113.8" }] } } }));
+    // The time of what the victim reserved is over, if it has reserved anything.
+    tokio::time::advance(Duration::from_secs(120)).await;
+    assert_eq!(refused(&bench, &web, "203.0.113.7"), None);
+    let told = refused(&bench, &victim, "203.0.113.7").unwrap();
+    assert!(told.contains("203.0.113.7, which is the address of Service default/web"), "{told}");
+}
+
+/// The store showed it, which ended what was reserved, and whoever had looked at the store just before got it as well.
+#[tokio::test(start_paused = true)]
+async fn an_address_stays_reserved_for_a_while_after_the_store_has_shown_it() {
+    let mut bench = cluster();
+    bench.add(service("late"));
+    let [web, late] = jobs(&mut bench, ["web", "late"]).await;
+    assert_eq!(refused(&bench, &web, "203.0.113.9"), None);
+    let shown = |ingress: Value| json!({ "status": { "loadBalancer": { "ingress": ingress } } });
+    bench.edit("web", &shown(json!([{ "ip": "203.0.113.9" }])));
+    let now = bench.syncer.store.get(&key("web")).unwrap();
+    assert_eq!(refused(&bench, &Job { service: now, ..web }, "203.0.113.9"), None);
+    // As the store was before.
+    bench.edit("web", &shown(json!([])));
+    assert!(refused(&bench, &late, "203.0.113.9").is_some());
+    tokio::time::advance(Duration::from_secs(120)).await;
+    assert_eq!(refused(&bench, &late, "203.0.113.9"), None, "not for ever");
+}
+
+/// The last one who shared it took what was reserved for all others along when it went.
+#[tokio::test(start_paused = true)]
+async fn whoever_shares_an_address_by_grant_ends_no_reservation_of_another_service() {
+    let mut bench = cluster();
+    bench.add(service("late"));
+    let [web, late, victim] = jobs(&mut bench, ["web", "late", "victim"]).await;
+    let mut provider = bench.syncer.provider(0).unwrap();
+    let descriptor = Arc::make_mut(&mut Arc::get_mut(&mut provider).unwrap().descriptor);
+    descriptor.shared_addresses = SharedAddresses { services: true, nodes: false };
+    let late = Job { provider, ..late };
+    for (job, ip) in [(&web, "203.0.113.9"), (&late, "203.0.113.9"), (&late, "203.0.113.10")] {
+        assert_eq!(refused(&bench, job, ip), None, "{ip}");
+    }
+    let told = refused(&bench, &victim, "203.0.113.9").unwrap();
+    assert!(told.contains("the address of Service default/web"), "{told}");
+}

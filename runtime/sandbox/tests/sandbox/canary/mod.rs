@@ -11,7 +11,7 @@ use std::time::Duration;
 use ccm_cloud::{
     Alone, ConfigFormat, Descriptor, EventSink, FindError, Finding, Instances as _, Need, Node, Severity, Subject,
 };
-use ccm_egress::config::{ConfigFile, CredentialSource};
+use ccm_egress::config::{ConfigFile, CredentialSource, Object};
 use ccm_egress::observe::{BudgetLeft, Exchange, ExchangeObserver};
 use ccm_egress::{Carryover, Egress, EgressConfig, LogLimits};
 use ccm_sandbox::{CallEnd, CallObserver, Limits, Pool, Provider, Sandbox};
@@ -153,7 +153,7 @@ impl Scenario {
 
         let cloud = echo::start([UNDECLARED, IN_YAML, IN_URL].map(str::to_owned).to_vec(), SESSION.to_owned()).await;
         let held = Arc::new([("c".to_owned(), secret(SECRET_KEY))].into());
-        let (_newest, object) = watch::channel(Some(held));
+        let (_newest, object) = watch::channel(Object::Is(held));
         let watched = CredentialSource::Watched {
             name: "secret:a/b/c".to_owned(),
             key: "c".to_owned(),

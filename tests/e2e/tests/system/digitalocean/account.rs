@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ccm_cluster::NodeFixture;
-use ccm_e2e::manifest;
-use ccm_sim_digitalocean::{Droplet, Settings, TOKEN};
+use ccm_e2e::{alerts, manifest};
+use ccm_sim_digitalocean::{Droplet, Quota, Settings, TOKEN};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -155,6 +155,22 @@ async fn two_regions_are_named_also_when_the_nodes_are_known_late() {
     cloud.settled(&stage).await;
     host.stop().await;
     cloud.check().unwrap();
+}
+
+/// Others use the token, too: they left one request of this hour.
+#[tokio::test]
+async fn an_account_whose_requests_are_used_up_is_told_before_anybody_waits_for_long() {
+    let stage = Stage::new().await;
+    let settings = Settings { quota: Quota { per_hour: 1, per_minute: 250 }, ..Settings::default() };
+    let cloud = Cloud::start_with(settings).await;
+    members(stage.client(), &cloud, &[321]).await;
+    let host = start(&stage, &cloud, &[("REGION", "nyc3")], &[]);
+    let limit = "ccm_cloud_requests_limit";
+    host.await_count(limit, &["endpoint=\"api\""], LIMIT, |limit| limit == 1.0).await.unwrap();
+    let used_up = alerts::scrape(&host).await.unwrap();
+    alerts::fires("WasmCCMCloudBudgetExhausted", &[[&used_up]]).await.unwrap();
+    cloud.unsettled("its quota is used up: a plan gets no answer");
+    host.end().await;
 }
 
 #[tokio::test]

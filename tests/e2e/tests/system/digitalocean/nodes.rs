@@ -1,6 +1,7 @@
 //! Nodes and their droplets.
 
 use ccm_cluster::{NodeFixture, await_absent, await_node};
+use ccm_e2e::alerts;
 use ccm_sim_digitalocean::{DigitalOcean, Droplet, DropletStatus, Endpoint, TOKEN};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
@@ -137,8 +138,11 @@ async fn a_token_that_is_not_let_in_proves_nothing_about_a_droplet_that_is_gone(
     let before = initialised(351, "n351").not_ready().register(client).await.unwrap();
     let host = start(&stage, &cloud, &[], &QUICK);
     await_looks(&host, "running", 1.0).await;
+    let allowed = alerts::scrape(&host).await.unwrap();
     assert!(cloud.revoke(TOKEN) && cloud.remove_droplet(351));
     await_looks(&host, "unauthorized", 1.0).await;
+    let refused = alerts::scrape(&host).await.unwrap();
+    alerts::fires("WasmCCMCredentialsRefused", &[[&allowed], [&refused]]).await.unwrap();
     assert_eq!(get(client, "n351").await, before);
     assert_eq!(denials(&cloud, 351), 0);
     cloud.unsettled("its token is revoked: a plan ends at the gate");

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::liar::liar;
 use crate::cloud::{Cloud, SCRIPT, send};
 use crate::look::{all_events, await_event, await_untainted, is_tainted, nodes};
+use crate::service_look::{await_served, ips, serve};
 use crate::stage::{Actor, LIMIT, Stage};
 
 const SECRET: &str = "dop_v1_9d41c07be25f4a6683d1";
@@ -111,17 +112,19 @@ fn provider(name: &str, source: &Path, more: &Value) -> Value {
     entry
 }
 
-/// The neighbour is the first one. One of the attacks makes use of what it is granted.
-fn providers(stage: &Stage, cloud: &Cloud) -> String {
+/// The neighbour is the first one. One of the attacks makes use of what it is granted. In the mood "balancing", the attacker has load balancers.
+fn providers(stage: &Stage, cloud: &Cloud, mood: &str) -> String {
     let token = stage.file("token", SECRET);
     let granted = json!({
         "grants": { "endpoints": { "api": cloud.url() }, "allowHttp": true, "allowLoopback": true },
         "credentials": { "token": format!("file:{}", token.display()) },
     });
     let class = |of: &str| json!({ "loadBalancerClasses": [format!("{of}.example/class")] });
+    let mut hostile = class("hostile");
+    hostile["settings"] = json!({ "mood": mood });
     let list = [
         provider("scripted", &component("guests/scripted.wasm").unwrap(), &granted),
-        provider("hostile", &component("guests/hostile.wasm").unwrap(), &class("hostile")),
+        provider("hostile", &component("guests/hostile.wasm").unwrap(), &hostile),
         provider("liar", &stage.file("liar.wasm", liar()), &class("liar")),
     ];
     format!("--providers={}", stage.file("providers.yaml", json!(list).to_string()).display())
@@ -193,7 +196,7 @@ async fn every_attack_of_the_hostile_set_is_contained_beside_an_innocent_provide
     let client = stage.client();
     let cloud = Cloud::start().await;
     let host = stage.start([
-        providers(&stage, &cloud).as_str(),
+        providers(&stage, &cloud, "grim").as_str(),
         "--lookup-batch-nodes=1",
         "--node-status-update-frequency=1h",
         &format!("--provider-memory={ALL_CALLS}"),
@@ -253,6 +256,41 @@ async fn every_attack_of_the_hostile_set_is_contained_beside_an_innocent_provide
     let left = nodes(client).list(&ListParams::default()).await.unwrap().items;
     assert_eq!(left.len(), 5 + ATTACKS.len());
     assert!(left.iter().all(|node| !is_tainted(node)), "{left:?}");
+    assert_eq!(host.page("/readyz").await.unwrap().0, 200);
+    host.end().await;
+}
+
+/// With label selectors, a component makes the host look at all Nodes, and look after what it found.
+#[tokio::test]
+async fn every_attack_with_label_selectors_is_contained_beside_an_innocent_provider() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let cloud = Cloud::start().await;
+    let host =
+        stage.start([providers(&stage, &cloud, "balancing").as_str(), &format!("--provider-memory={ALL_CALLS}")]);
+    host.ready().await;
+    neighbour(client, 0).await;
+    let (before, _) = host.memory().unwrap();
+    let classed = || json!({ "spec": { "loadBalancerClass": "hostile.example/class" } });
+    let attacks: [(&str, &[&str]); 5] = [
+        ("many-selectors", &["a call has more than 16 label selectors", "takes the place of many"]),
+        ("huge-selector", &["of hostile: the provider crashed:", DATA_LIMIT]),
+        ("long-selector", &["the label selector has more than 8192 bytes"]),
+        ("wide-selector", &["the label selector has more than 64 requirements"]),
+        ("bad-selector", &["is no list of values in parentheses"]),
+    ];
+    for (number, (name, parts)) in attacks.into_iter().enumerate() {
+        serve(client, name, classed()).await;
+        let told = await_event(client, name, "Warning", "SyncLoadBalancerFailed", parts);
+        let (beside, _) = tokio::join!(neighbour(client, 1 + number), told);
+        assert!(beside <= NEIGHBOUR, "beside {name}, a Node of the neighbour took {beside:?}");
+        assert_hidden(&stage, &host, name).await;
+    }
+    // Selectors that match all or none are answered, and the same provider goes on beside its attacks.
+    serve(client, "any-selector", classed()).await;
+    assert_eq!(ips(&await_served(client, "any-selector").await), ["192.0.2.2"]);
+    let (_, most) = host.memory().unwrap();
+    assert!(most <= before + ALL_CALLS + HOST_MORE, "the host had {most} bytes, before the attacks {before}");
     assert_eq!(host.page("/readyz").await.unwrap().0, 200);
     host.end().await;
 }

@@ -1,6 +1,7 @@
 //! Components that pass the gate and are no good: the last good one returns, and nothing is lost meanwhile.
 
 use ccm_cluster::{NodeFixture, await_absent};
+use ccm_e2e::alerts;
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 
@@ -37,6 +38,7 @@ async fn a_component_that_crashes_or_hangs_is_rolled_back_and_not_tried_again_be
 
     let host = stage.start([source.as_str(), &state].into_iter().chain(LONG));
     host.ready().await;
+    let before = alerts::scrape(&host).await.unwrap();
     for (index, behaviour) in ["trap", "loop", "too-few"].into_iter().enumerate() {
         let number = format!("{}", index + 2);
         put(client, bad(&number, behaviour)).await;
@@ -56,6 +58,8 @@ async fn a_component_that_crashes_or_hangs_is_rolled_back_and_not_tried_again_be
     }
     let rolled_back = host.count("ccm_provider_loads_total", &["result=\"rolled-back\""]).await.unwrap();
     assert_eq!(rolled_back, 3.0);
+    let after = alerts::scrape(&host).await.unwrap();
+    alerts::fires("WasmCCMProviderRolledBack", &[[&before], [&after]]).await.unwrap();
     host.end().await;
 
     // The bad one is still there, and known.

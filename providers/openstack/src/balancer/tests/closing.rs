@@ -1,0 +1,225 @@
+//! When the security group of a Service closes what it had opened: not before all members have followed.
+
+use super::groups::{good_rule, group, managed, port_of};
+use super::*;
+
+const GROUPS: &str = "network GET /security-groups";
+const PORTS: &str = "network GET /ports";
+const OLD_RULE: &str = "network DELETE /security-group-rules/r-9";
+const NEW_RULES: &str = "network POST /security-group-rules";
+const OLD_PORT: &str = "network PUT /ports/p-9";
+const LISTENER: &str = "load-balancer PUT /lbaas/listeners/listener-1";
+const MAKE_LISTENER: &str = "load-balancer POST /lbaas/listeners";
+const MEMBERS: &str = "load-balancer PUT /lbaas/pools/pool-1/members";
+const SECRET: &str = "key-manager GET /secrets/s-1";
+
+type Call = fn(&Config, &Host, &Service, &[Backend]) -> Done;
+
+fn no(words: &str) -> Reply {
+    Reply::json(400, json!({ "faultcode": "Client", "faultstring": words, "debuginfo": null }).to_string())
+}
+
+/// Of a port that the Service does not have any more.
+fn old_rule() -> Value {
+    with(good_rule(), json!({ "id": "r-9", "port_range_min": 1, "port_range_max": 1 }))
+}
+
+/// The group has a rule too much, and so has the port of a Node that has left.
+fn grouped(cloud: FakeCloud, old: &Value) -> FakeCloud {
+    let subnet = json!({ "id": "subnet-1", "network_id": "n", "cidr": "10.1.0.0/24", "ip_version": 4 });
+    let all = [port_of(1, &["sg-1"]), port_of(2, &["sg-1"]), port_of(9, &["mine", "sg-1"])];
+    cloud
+        .on(GROUPS, many("security_groups", &[group(&json!([good_rule(), old]))]))
+        .always("network GET /subnets/subnet-1", one("subnet", &subnet))
+        .on(PORTS, many("ports", &all[..2]))
+        .on(PORTS, many("ports", &all))
+        .always(OLD_RULE, Reply::status(204))
+        .always(OLD_PORT, Reply::json(200, "{}"))
+}
+
+/// Writes to the security group, and to ports that have it.
+fn closed(cloud: &FakeCloud) -> Vec<String> {
+    written(cloud).into_iter().filter(|line| line.starts_with("network ")).collect()
+}
+
+/// What a Service asks for, what the cloud has and refuses, and what it has when that has passed.
+struct Case<'a> {
+    what: &'a str,
+    annotations: &'a [(&'a str, &'a str)],
+    has: (Value, Value, Vec<Value>),
+    refuses: (&'a str, Reply),
+    has_then: (Value, Value),
+    calls: &'a [Call],
+}
+
+/// A member may still be in the subnet of before, or that of a Node that has left, and traffic comes to it.
+#[test]
+fn nothing_is_closed_after_a_refusal_or_without_the_certificate_and_all_is_when_that_has_passed() {
+    let tls = "https://kms/v1/secrets/s-1";
+    let ends_tls = || with(listener(), json!({ "protocol": "TERMINATED_HTTPS", "default_tls_container_ref": tls }));
+    let of_http = || with(pool(), json!({ "protocol": "HTTP" }));
+    let all = || vec![member(1), member(2)];
+    let other = with(listener(), json!({ "id": "listener-2", "protocol_port": 8080, "default_pool_id": null }));
+    let missing = Reply::json(404, json!({ "description": "Secret not found." }).to_string());
+    for Case { what, annotations, has: (listener, pool, members), refuses: (line, answer), has_then, calls } in [
+        Case {
+            what: "a change of a listener",
+            annotations: &[(names::CONNECTION_LIMIT, "7")],
+            has: (listener(), pool(), all()),
+            refuses: (LISTENER, no("no")),
+            has_then: (with(listener(), json!({ "connection_limit": 7 })), pool()),
+            calls: &[ensure],
+        },
+        Case {
+            what: "a new listener",
+            annotations: &[],
+            has: (other, with(pool(), json!({ "listeners": [] })), all()),
+            refuses: (MAKE_LISTENER, no("no")),
+            has_then: (listener(), pool()),
+            calls: &[ensure, update_backends],
+        },
+        Case {
+            what: "members",
+            annotations: &[],
+            has: (listener(), pool(), vec![member(1), member(9)]),
+            refuses: (MEMBERS, no("no")),
+            has_then: (listener(), pool()),
+            calls: &[ensure, update_backends],
+        },
+        Case {
+            what: "a certificate",
+            annotations: &[(names::TLS_CONTAINER, tls)],
+            has: (ends_tls(), of_http(), all()),
+            refuses: (SECRET, missing),
+            has_then: (ends_tls(), of_http()),
+            calls: &[ensure],
+        },
+    ] {
+        for call in calls {
+            let service = settled(annotations);
+            let cloud = cloud_of(&balancer(), std::slice::from_ref(&listener), std::slice::from_ref(&pool), &members);
+            let cloud = grouped(cloud, &old_rule()).on(line, answer.clone());
+            let done = call(&managed(), &host(), &service, &nodes());
+            assert_eq!(reaction(&done), Reaction::Retry, "{what}: {}", message(&done));
+            assert!(cloud.lines().iter().any(|asked| asked.starts_with(line)), "{what}: {:?}", cloud.lines());
+            assert_eq!(closed(&cloud), Vec::<String>::new(), "{what}");
+            drop(cloud);
+            let (listener, pool) = &has_then;
+            let cloud = cloud_of(&balancer(), std::slice::from_ref(listener), std::slice::from_ref(pool), &all());
+            let cloud = grouped(cloud, &old_rule()).on(SECRET, Reply::json(200, "{}"));
+            let done = call(&managed(), &host(), &service, &nodes());
+            assert_eq!(done.outcome.failure, None, "{what}");
+            assert_eq!(closed(&cloud), [OLD_RULE, OLD_PORT], "{what}");
+        }
+    }
+}
+
+/// A refusal that waits for the Service to change kept the group of new members waiting too, and nobody was told of it.
+#[test]
+fn what_is_wrong_with_the_group_is_told_beside_a_refusal_and_tried_again() {
+    let limit = "Invalid input for field/attribute connection_limit. Value: '7'. No.";
+    let other = with(listener(), json!({ "id": "listener-2", "protocol_port": 8080, "default_pool_id": null }));
+    let tls = (names::TLS_CONTAINER, "https://kms/v1/secrets/s-1");
+    let missing = Reply::json(404, json!({ "description": "Secret not found." }).to_string());
+    let calls: [(Call, _, _, _, _); 8] = [
+        (ensure, vec![(names::CONNECTION_LIMIT, "7")], listener(), (LISTENER, no(limit)), limit),
+        (ensure, vec![], other.clone(), (MAKE_LISTENER, no("no room")), "no room"),
+        (update_backends, vec![], other, (MAKE_LISTENER, no("no room")), "no room"),
+        (ensure, vec![], listener(), (MEMBERS, no("no such subnet")), "no such subnet"),
+        (update_backends, vec![], listener(), (MEMBERS, no("no such subnet")), "no such subnet"),
+        (ensure, vec![(names::CLASS, "none")], listener(), (LISTENER, no("")), "invalid loadbalancer class"),
+        (ensure, vec![tls], listener(), (SECRET, missing), "secrets/s-1 is not there"),
+        (ensure, vec![], listener(), (FLOATING, Reply::status(500)), "floatingips: 500"),
+    ];
+    for (call, annotations, listener, (line, answer), words) in calls {
+        let pool = if line == MAKE_LISTENER { with(pool(), json!({ "listeners": [] })) } else { pool() };
+        let second = if line == MEMBERS { member(9) } else { member(2) };
+        let cloud = cloud_of(&balancer(), &[listener], &[pool], &[member(1), second])
+            .on(GROUPS, Reply::status(503))
+            .on(line, answer);
+        let failure = call(&managed(), &host(), &settled(&annotations), &nodes()).outcome.failure.expect("refused");
+        assert_eq!((failure.reaction, failure.retry_after_ms), (Reaction::Retry, None), "{words}: {}", failure.message);
+        let field = annotations.first().map(|(name, _)| ccm_sdk::annotations::field(name));
+        assert_eq!(failure.field, field, "{words}");
+        for told in [words, "security-groups: 503"] {
+            assert!(failure.message.contains(told), "{told}: {}", failure.message);
+        }
+        assert_eq!(closed(&cloud), Vec::<String>::new(), "{words}");
+    }
+}
+
+/// While Octavia is at work or in trouble, where the cloud wants to be left alone, and while there is no address yet.
+#[test]
+fn what_is_wrong_with_the_group_changes_nothing_of_when_to_look_again() {
+    let slower = Reply::json(429, "{}").header("retry-after", "30");
+    let without_address = || with(balancer(), json!({ "vip_address": "" }));
+    let quota = json!({ "NeutronError": { "type": "OverQuota", "message": "Quota exceeded." } }).to_string();
+    for (balancer, second, answer, expected) in [
+        (balancer(), 9, accepted(), Reaction::Pending),
+        (balancer(), 9, Reply::status(503), Reaction::Retry),
+        (balancer(), 9, slower, Reaction::Throttled),
+        (balancer(), 2, accepted(), Reaction::Quota),
+        (without_address(), 2, accepted(), Reaction::Pending),
+    ] {
+        let _cloud = cloud_of(&balancer, &[listener()], &[pool()], &[member(1), member(second)])
+            .on("network POST /security-groups", Reply::json(409, quota.clone()))
+            .on(MEMBERS, answer);
+        let done = ensure(&managed(), &host(), &settled(&[]), &nodes());
+        assert_eq!(reaction(&done), expected, "{}", message(&done));
+    }
+}
+
+/// A project without a free floating IP may stay so: Nodes that have left kept the group as long.
+#[test]
+fn what_was_open_is_closed_also_where_there_is_no_address_to_publish() {
+    let cloud = cloud_of(&balancer(), &[listener()], &[pool()], &[member(1), member(2)]);
+    let cloud = grouped(cloud, &old_rule()).on(FLOATING, Reply::status(500));
+    let done = ensure(&managed(), &host(), &settled(&[]), &nodes());
+    assert_eq!(reaction(&done), Reaction::Retry, "{}", message(&done));
+    assert_eq!(closed(&cloud), [OLD_RULE, OLD_PORT]);
+}
+
+/// They alone keep clients out, and do not depend on where members are: once another refusal left the Service open to everybody.
+#[test]
+fn with_ovn_source_ranges_are_narrowed_whatever_is_refused_but_not_before_the_new_ones_are_let_in() {
+    let mut config = managed();
+    config.balancers.provider = "ovn".to_owned();
+    config.balancers.method = "SOURCE_IP_PORT".to_owned();
+    let everybody = with(good_rule(), json!({ "id": "r-9", "remote_ip_prefix": "0.0.0.0/0" }));
+    let of_ovn = with(pool(), json!({ "lb_algorithm": "SOURCE_IP_PORT" }));
+    let mut service = settled(&[(names::CONNECTION_LIMIT, "7")]);
+    service.source_ranges = vec!["10.1.0.0/24".to_owned(), "192.0.2.0/24".to_owned()];
+    let both = || vec![member(1), member(2)];
+    for (members, line, made, expected) in [
+        (both(), LISTENER, Reply::json(201, "{}"), vec![NEW_RULES, OLD_RULE]),
+        (vec![member(1), member(9)], MEMBERS, Reply::json(201, "{}"), vec![NEW_RULES, OLD_RULE]),
+        (both(), LISTENER, Reply::status(503), vec![NEW_RULES]),
+    ] {
+        let cloud = cloud_of(&balancer(), &[listener()], std::slice::from_ref(&of_ovn), &members);
+        let cloud = grouped(cloud, &everybody).on(NEW_RULES, made).always(LISTENER, no("no")).on(line, no("no"));
+        let done = ensure(&config, &host(), &service, &nodes());
+        assert_eq!(reaction(&done), Reaction::Retry, "{line}: {}", message(&done));
+        assert_eq!(closed(&cloud), expected, "{line}");
+    }
+}
+
+/// A port that does not take the group is another matter.
+#[test]
+fn with_ovn_source_ranges_are_narrowed_although_the_port_of_a_node_does_not_take_the_group() {
+    let mut config = managed();
+    config.balancers.provider = "ovn".to_owned();
+    config.balancers.method = "SOURCE_IP_PORT".to_owned();
+    let everybody = with(good_rule(), json!({ "id": "r-9", "remote_ip_prefix": "0.0.0.0/0" }));
+    let of_ovn = with(pool(), json!({ "lb_algorithm": "SOURCE_IP_PORT" }));
+    let put = "network PUT /ports/p-1";
+    let mut service = settled(&[]);
+    service.source_ranges = vec!["10.1.0.0/24".to_owned()];
+    let cloud = cloud_of(&balancer(), &[listener()], &[of_ovn], &[member(1), member(2)])
+        .on(GROUPS, many("security_groups", &[group(&json!([good_rule(), everybody]))]))
+        .on(PORTS, many("ports", &[port_of(1, &["mine"]), port_of(2, &["sg-1"])]))
+        .on(put, Reply::status(403))
+        .on(OLD_RULE, Reply::status(204));
+    let done = ensure(&config, &host(), &service, &nodes());
+    assert!(message(&done).contains("failed to update security group for ports"), "{}", message(&done));
+    assert_eq!(closed(&cloud), [put, OLD_RULE]);
+}
