@@ -129,11 +129,16 @@ impl Credentials {
                         waits = Some(why);
                     }
                 }
+                // What it has may be old, but is no other value: it holds back none that goes out with it.
+                (Ok(value), None) if given.holds(&value) && given.source.unseen().is_some() => {}
                 (Ok(value), None) => {
                     let taken = given.take(name, value);
                     is_another |= taken.is_another;
                     is_awaited |= taken.is_awaited;
                 }
+            }
+            if let Some(why) = given.source.unseen() {
+                given.complain(format!("credential {name:?}: {why}"));
             }
         }
         self.tell_waiting(waits);

@@ -39,8 +39,12 @@ impl Credentials {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::credentials;
+    use std::sync::Arc;
+
+    use super::super::tests::{credentials, credentials_of};
+    use super::super::{CredentialSource, Object};
     use super::*;
+    use crate::secret::Secret;
 
     /// Each that is in use, with what is said of it.
     fn told(sources: &mut watch::Receiver<Vec<SourceState>>) -> Vec<(String, Option<String>)> {
@@ -88,6 +92,33 @@ mod tests {
             std::fs::remove_file(&path).unwrap();
             credentials.look();
             assert!(told(&mut sources)[0].1.is_some());
+        }
+    }
+
+    /// A value of the same object may be another one by now, which nobody here sees.
+    #[test]
+    fn a_source_that_is_not_seen_any_more_is_told_once_and_its_value_stays_in_use() {
+        let values = |user: &str| Arc::new([("user".to_owned(), Secret::new(user.as_bytes().to_vec()))].into());
+        let unseen = |user: &str| Object::Unseen { last: Some(values(user)), why: "no right".into() };
+        for first in [Object::Is(values("user-one")), unseen("user-one")] {
+            let (newest, object) = watch::channel(first);
+            let (name, key) = ("secret:a/b/user".to_owned(), "user".to_owned());
+            let source = CredentialSource::Watched { name, key, object, keeper: Arc::new(()) };
+            let credentials = credentials_of([("user".to_owned(), source)].into());
+            let mut sources = credentials.sources();
+            let in_use = || credentials.given["user"].state.lock().value.as_ref().map(|value| value.expose().to_vec());
+            credentials.look();
+            newest.send_replace(unseen("user-one"));
+            credentials.look();
+            let why = "credential \"user\": secret:a/b/user: no right";
+            assert_eq!(told(&mut sources), [("user".to_owned(), Some(why.to_owned()))]);
+            assert_eq!(in_use().unwrap(), b"user-one");
+            credentials.look();
+            assert!(!sources.has_changed().unwrap(), "it is told once");
+            newest.send_replace(Object::Is(values("user-two")));
+            credentials.look();
+            assert_eq!(told(&mut sources), [("user".to_owned(), None)]);
+            assert_eq!(in_use().unwrap(), b"user-two");
         }
     }
 }

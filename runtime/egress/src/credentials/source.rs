@@ -39,14 +39,6 @@ pub enum SourceError {
         /// Why.
         why: String,
     },
-    /// Whoever keeps an object up to date does not see it any more.
-    #[error("{name}: {why}")]
-    Unseen {
-        /// The source, as the operator wrote it.
-        name: String,
-        /// Why, and the way out.
-        why: Arc<str>,
-    },
 }
 
 impl SourceError {
@@ -63,8 +55,13 @@ pub enum Object {
     Is(Arc<BTreeMap<String, Secret>>),
     /// There is no such object.
     Absent,
-    /// It may have changed unseen: why, and the way out.
-    Unseen(Arc<str>),
+    /// It may have changed unseen.
+    Unseen {
+        /// Its values when it was seen last.
+        last: Option<Arc<BTreeMap<String, Secret>>>,
+        /// Why, and the way out.
+        why: Arc<str>,
+    },
 }
 
 /// Where a value comes from.
@@ -148,7 +145,15 @@ impl CredentialSource {
         }
     }
 
-    /// The value of now; none when there is none.
+    /// Why another value than the one that it gives may be there by now, with the source and the way out.
+    #[must_use]
+    pub fn unseen(&self) -> Option<String> {
+        let Self::Watched { name, object, .. } = self else { return None };
+        let Object::Unseen { why, .. } = &*object.borrow() else { return None };
+        Some(format!("{name}: {why}"))
+    }
+
+    /// The value of now, as far as it is seen; none when there is none.
     ///
     /// # Errors
     ///
@@ -156,10 +161,9 @@ impl CredentialSource {
     pub fn read(&self) -> Result<Option<Secret>, SourceError> {
         match self {
             Self::Environment { value, .. } => Ok(Some(value.clone())),
-            Self::Watched { name, object, key, .. } => match &*object.borrow() {
-                Object::Is(values) => Ok(values.get(key).cloned()),
-                Object::Absent => Ok(None),
-                Object::Unseen(why) => Err(SourceError::Unseen { name: name.clone(), why: Arc::clone(why) }),
+            Self::Watched { object, key, .. } => match &*object.borrow() {
+                Object::Is(values) | Object::Unseen { last: Some(values), .. } => Ok(values.get(key).cloned()),
+                Object::Absent | Object::Unseen { last: None, .. } => Ok(None),
             },
             Self::File(file) => file.read(|_, bytes| Ok(Some(Secret::new(without_line_end(bytes).to_vec())))),
             Self::ConfigKey { file, format, key } => file.read(|path, bytes| {
@@ -178,7 +182,7 @@ impl CredentialSource {
             Self::Watched { name, key, object, .. } => match &*object.borrow() {
                 Object::Is(_) => format!("{name}: the Secret has no key {key:?}; add it, or name another key"),
                 Object::Absent => format!("{name}: there is no such Secret; create it, or name another one"),
-                Object::Unseen(why) => format!("{name}: {why}"),
+                Object::Unseen { why, .. } => format!("{name}: {why}"),
             },
             Self::ConfigKey { file, key, .. } => {
                 format!("{} has no text at {}; add it", file.path.display(), key.join("."))
@@ -276,7 +280,9 @@ impl PartialEq for Mark {
             (Self::File(one), Self::File(other)) => one == other,
             (Self::Object(Object::Is(one)), Self::Object(Object::Is(other))) => Arc::ptr_eq(one, other),
             (Self::Object(Object::Absent), Self::Object(Object::Absent)) => true,
-            (Self::Object(Object::Unseen(one)), Self::Object(Object::Unseen(other))) => one == other,
+            (Self::Object(Object::Unseen { why: one, .. }), Self::Object(Object::Unseen { why: other, .. })) => {
+                one == other
+            }
             _ => false,
         }
     }

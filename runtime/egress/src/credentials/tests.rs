@@ -6,6 +6,11 @@ const NAMES: [&str; 3] = ["password", "user", "token"];
 
 /// The first two are given in files.
 pub(super) fn credentials(folder: &std::path::Path) -> Credentials {
+    let given = ["password", "user"].map(|name| (name.to_owned(), CredentialSource::file(folder.join(name))));
+    credentials_of(given.into())
+}
+
+pub(super) fn credentials_of(given: BTreeMap<String, CredentialSource>) -> Credentials {
     let declared = |name: &str| Credential {
         name: name.to_owned(),
         purpose: String::new(),
@@ -25,8 +30,7 @@ pub(super) fn credentials(folder: &std::path::Path) -> Credentials {
         annotations: vec![],
         ..Descriptor::default()
     };
-    let given = ["password", "user"].map(|name| (name.to_owned(), CredentialSource::file(folder.join(name))));
-    Credentials::new(&descriptor, UseGrants::new(), given.into(), vec![], Arc::default(), 8, Edition::default())
+    Credentials::new(&descriptor, UseGrants::new(), given, vec![], Arc::default(), 8, Edition::default())
 }
 
 fn why(refusal: Result<Secret, CredentialRefusal>) -> String {

@@ -63,11 +63,12 @@ pub(crate) async fn watched(
             newest.keys().collect::<Vec<_>>()
         );
     }
-    let newest = Object::Is(Arc::new(newest));
-    let (sender, object) = watch::channel(newest.clone());
+    let newest = Arc::new(newest);
+    let (sender, object) = watch::channel(Object::Is(Arc::clone(&newest)));
     // Ends when it is dropped.
     let mut keeper = JoinSet::new();
-    let followed = Followed { namespace: namespace.to_owned(), name: name.to_owned(), newest, object: sender };
+    let followed =
+        Followed { namespace: namespace.to_owned(), name: name.to_owned(), newest: Some(newest), object: sender };
     keeper.spawn(followed.run(client.clone()));
     let keeper = Arc::new(keeper);
     let source = |key: &str| CredentialSource::Watched {
@@ -84,7 +85,7 @@ struct Followed {
     namespace: String,
     name: String,
     /// As it was seen last.
-    newest: Object,
+    newest: Option<Arc<BTreeMap<String, Secret>>>,
     object: watch::Sender<Object>,
 }
 
@@ -96,11 +97,12 @@ impl Followed {
         loop {
             tokio::select! {
                 change = changes.next() => match change {
-                    Some(Ok(Some(secret))) => self.newest = Object::Is(Arc::new(values_of(&secret))),
-                    Some(Ok(None)) => self.newest = Object::Absent,
+                    Some(Ok(Some(secret))) => self.newest = Some(Arc::new(values_of(&secret))),
+                    Some(Ok(None)) => self.newest = None,
                     Some(Err(error)) => {
-                        let (error, source) = (ccm_apiserver::causes(&error), format!("secret:{}/{}", self.namespace, self.name));
-                        tracing::debug!(source, error, "the watch of a Secret failed");
+                        let source = format!("secret:{}/{}", self.namespace, self.name);
+                        let error = ccm_apiserver::causes(&error);
+                        tracing::warn!(source, error, "cannot watch the Secret, a change of it is not seen; {RIGHTS}");
                         continue;
                     }
                     None => return,
@@ -108,12 +110,14 @@ impl Followed {
                 true = observed.changed() => {}
                 else => return,
             }
-            // Whether the API server answers at all, others say.
-            let object = match observed.hears() {
-                Err(Away { why, lacks_right: true, .. }) => {
-                    Object::Unseen(format!("no change of the Secret is seen any more: {why}; {RIGHTS}").into())
+            // A value that is told as lost while the API server is only away would be told for each outage.
+            let object = match (observed.hears(), &self.newest) {
+                (Err(Away { why, lacks_right: true, .. }), last) => {
+                    let why = format!("no change of the Secret is seen any more: {why}; {RIGHTS}").into();
+                    Object::Unseen { last: last.clone(), why }
                 }
-                _ => self.newest.clone(),
+                (_, Some(values)) => Object::Is(Arc::clone(values)),
+                (_, None) => Object::Absent,
             };
             self.object.send_replace(object);
         }
@@ -178,15 +182,18 @@ mod tests {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 let value = source.read().unwrap_or_else(|error| panic!("after {second} s: {error}"));
                 assert_eq!(value.unwrap().expose(), b"value-one");
+                assert_eq!(source.unseen(), None, "after {second} s");
             }
         };
         reads(600).await;
         is_granted.send_replace(false);
         reads(ccm_apiserver::GRACE.as_secs() - 1).await;
         tokio::time::sleep(Duration::from_secs(15)).await;
-        let told = source.read().err().unwrap().to_string();
+        let told = source.unseen().unwrap();
         let parts = ["secret:kube-system/cloud/token", "cannot watch resource \"secrets\"", RIGHTS];
         assert!(parts.iter().all(|part| told.contains(part)), "{told}");
+        let kept = source.read().unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(kept.unwrap().expose(), b"value-one", "it is what there is");
         is_granted.send_replace(true);
         // The longest pause between two tries.
         tokio::time::sleep(Duration::from_secs(61)).await;

@@ -118,7 +118,8 @@ async fn a_watched_secret_counts() {
     assert_eq!(sender.sends().await, "value-one");
     newest.send_replace(holds("value-two"));
     assert_eq!(sender.sends().await, "value-two");
-    for lost in [Object::Absent, Object::Unseen("no right".into())] {
+    let Object::Is(last) = holds("value-two") else { unreachable!() };
+    for lost in [Object::Absent, Object::Unseen { last: Some(last), why: "no right".into() }] {
         newest.send_replace(lost);
         assert_eq!(sender.sends().await, "value-two", "it may be back");
     }
