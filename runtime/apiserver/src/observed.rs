@@ -35,8 +35,8 @@ pub fn observed(client: &Client) -> (Client, Observed) {
 }
 
 async fn ask(client: &Client, seen: &watch::Sender<Seen>, request: Request<Body>) -> kube::Result<Response<Body>> {
-    let is_watch = is_watch(request.uri());
-    seen.send_modify(Seen::asked);
+    let (is_watch, asked) = (is_watch(request.uri()), Moment::now());
+    seen.send_modify(|seen| seen.asked(asked));
     let answered = async {
         let answer = client.send(request).await?;
         if answer.status().is_success() { Ok((answer, None)) } else { refused(answer).await }
@@ -45,13 +45,13 @@ async fn ask(client: &Client, seen: &watch::Sender<Seen>, request: Request<Body>
         Ok((answer, refusal)) => {
             seen.send_modify(|seen| match refusal {
                 None => seen.answered(is_watch),
-                Some(failure) => seen.refused(failure),
+                Some(failure) => seen.failed(failure, asked),
             });
             Ok(answer)
         }
         Err(error) => {
             let failure = Failure { why: api_error_text(&error), ..Failure::default() };
-            seen.send_modify(|seen| seen.failure = Some(failure));
+            seen.send_modify(|seen| seen.failed(failure, asked));
             Err(error)
         }
     }
@@ -83,6 +83,15 @@ struct Failure {
     lacks_right: bool,
 }
 
+/// A right that is missing.
+#[derive(Debug, Clone)]
+struct Missing {
+    /// Begin of the first request that was refused for it.
+    since: Moment,
+    /// What was said of that one. A later one may lack another right, and what is told stays the same.
+    why: String,
+}
+
 /// When something began.
 #[derive(Debug, Clone, Copy)]
 struct Moment {
@@ -108,12 +117,14 @@ struct Seen {
     unwatched: Option<Moment>,
     /// The last one since then.
     failure: Option<Failure>,
+    /// Since then as well: whatever else goes wrong, such as a restart of the API server, does not give a right back.
+    missing: Option<Missing>,
 }
 
 impl Seen {
-    fn asked(&mut self) {
-        self.unanswered.get_or_insert_with(Moment::now);
-        self.unwatched.get_or_insert_with(Moment::now);
+    fn asked(&mut self, now: Moment) {
+        self.unanswered.get_or_insert(now);
+        self.unwatched.get_or_insert(now);
     }
 
     /// A list that can be had says nothing about the watch.
@@ -122,25 +133,40 @@ impl Seen {
         if is_watch {
             self.unwatched = None;
             self.failure = None;
+            self.missing = None;
         }
     }
 
-    fn refused(&mut self, failure: Failure) {
+    /// What was asked at this time failed.
+    fn failed(&mut self, failure: Failure, asked: Moment) {
         if failure.is_answer {
             self.unanswered = None;
+        }
+        if failure.lacks_right {
+            self.missing.get_or_insert_with(|| Missing { since: asked, why: failure.why.clone() });
         }
         self.failure = Some(failure);
     }
 
-    fn away(&self, since: Moment) -> Away {
-        let Failure { why, lacks_right, .. } = self.failure.clone().unwrap_or_default();
-        let why = if why.is_empty() { "the API server does not answer".to_owned() } else { why };
-        Away { since: since.time, why, lacks_right }
+    fn unanswered(&self, since: Moment) -> Away {
+        let why = self.failure.as_ref().map_or("the API server does not answer", |failure| failure.why.as_str());
+        Away { since: since.time, why: why.to_owned(), lacks_right: false }
+    }
+
+    /// An API server that starts forbids everything before it has read its rules, however long it was away before.
+    fn unheard(&self, since: Moment) -> Away {
+        match &self.missing {
+            Some(missing) if missing.since.is_long_ago() => {
+                Away { since: since.time, why: missing.why.clone(), lacks_right: true }
+            }
+            _ => self.unanswered(since),
+        }
     }
 
     /// When the next grace is over.
     fn grace_ends(&self) -> Option<Instant> {
-        let begun = [self.unanswered, self.unwatched].into_iter().flatten();
+        let missing = self.missing.as_ref().map(|missing| missing.since);
+        let begun = [self.unanswered, self.unwatched, missing].into_iter().flatten();
         begun.filter(|moment| !moment.is_long_ago()).map(|moment| moment.at + GRACE).min()
     }
 }
@@ -150,9 +176,10 @@ impl Seen {
 pub struct Away {
     /// When it was first asked for in vain.
     pub since: Timestamp,
-    /// The last answer or error.
+    /// What the API server says of the right that is missing, else the last answer or error.
     pub why: String,
-    /// Whether the API server says that a right is missing.
+    /// Whether a watch does not hear because a right is missing: the API server has said so for longer than [`GRACE`], and no watch has begun
+    /// since.
     pub lacks_right: bool,
 }
 
@@ -173,7 +200,7 @@ impl Observed {
         // A list of many pages may take longer.
         let is_in_vain = seen.failure.is_some() || seen.unanswered.is_some_and(|since| since.is_long_ago());
         match seen.unwatched {
-            Some(since) if is_in_vain && since.is_long_ago() => Err(seen.away(since)),
+            Some(since) if is_in_vain && since.is_long_ago() => Err(seen.unheard(since)),
             _ => Ok(()),
         }
     }
@@ -186,7 +213,7 @@ impl Observed {
     pub fn answered(&self) -> Result<(), Away> {
         let seen = self.seen.borrow();
         match seen.unanswered {
-            Some(since) if since.is_long_ago() => Err(seen.away(since)),
+            Some(since) if since.is_long_ago() => Err(seen.unanswered(since)),
             _ => Ok(()),
         }
     }

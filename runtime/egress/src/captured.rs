@@ -37,7 +37,7 @@ const OLD_VALUES: usize = 16;
 /// Bytes of those: each new value means that the search for all of them is built again.
 const OLD_BYTES: usize = 2 * MAX_VALUE;
 /// Largest value, in bytes. The headers of a request have no room for a larger one.
-const MAX_VALUE: usize = 16 << 10;
+pub(crate) const MAX_VALUE: usize = 16 << 10;
 
 /// How long a refused login is not repeated, at first and at most.
 const BACK_OFF: Duration = Duration::from_secs(1);

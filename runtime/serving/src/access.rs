@@ -9,8 +9,8 @@
 //! # What a flood can do
 //!
 //! Everybody who reaches the port can send tokens. Answers are kept for a while, never more than [`AccessSettings::entries`] of each kind,
-//! and the API server is asked about no more than so many new ones in a second. Whoever was let in to a page before is not held up by others, nor
-//! is a peer that has asked nothing new for a while. Those who ask the same at the same time wait for one answer. Where the client that asks goes
+//! and the API server is asked about no more than so many new ones in a second. Whoever was let in to a page before is not held up there by others,
+//! nor is a peer that has asked nothing new for a while. Those who ask the same at the same time wait for one answer. Where the client that asks goes
 //! away, the next one asks, in a turn of its own.
 //!
 //! # What everybody learns
@@ -317,6 +317,9 @@ impl<R: Reviews> Wall<R> {
         let has_pages = {
             let mut pages = self.pages.lock();
             pages.answers.keep(key, whose, may, at, ttl);
+            if may {
+                pages.answers.keep_newest(&whose);
+            }
             pages.answers.has(&Some(token))
         };
         if !has_pages {

@@ -101,6 +101,61 @@ async fn a_watch_that_is_refused_hears_nothing_although_its_list_can_be_had_and_
     assert!(bench.all_is_well());
 }
 
+/// A restart of the API server took back what was told of the right.
+#[tokio::test(start_paused = true)]
+async fn a_right_that_is_lost_is_told_until_a_watch_begins_whatever_goes_wrong_meanwhile() {
+    let bench = Bench::new();
+    bench.round().await;
+    *bench.watches.lock() = Says::Status(403);
+    bench.rounds(60).await;
+    let told = bench.observed.hears().unwrap_err();
+    assert!(told.lacks_right, "{told:?}");
+    for says in [Says::Error, Says::Status(503), Says::Nothing, Says::Status(410), Says::Status(403)] {
+        *bench.lists.lock() = says;
+        *bench.watches.lock() = says;
+        for _ in 0..60 {
+            bench.round().await;
+            assert_eq!(bench.observed.hears(), Err(told.clone()), "{says:?}");
+        }
+        let unanswered = bench.observed.answered().err();
+        assert!(unanswered.is_none_or(|away| !away.lacks_right && away.why != told.why), "{says:?}");
+    }
+    *bench.lists.lock() = Says::Status(200);
+    bench.rounds(60).await;
+    assert_eq!(bench.observed.hears(), Err(told), "a list is no watch");
+    *bench.watches.lock() = Says::Status(200);
+    bench.round().await;
+    assert!(bench.all_is_well());
+    *bench.watches.lock() = Says::Error;
+    bench.rounds(60).await;
+    let away = bench.observed.hears().unwrap_err();
+    assert!(!away.lacks_right && away.why.contains("no route to host"), "it was given back: {away:?}");
+}
+
+/// It has not read yet who has which rights.
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_forbids_everything_for_a_while_after_an_outage_takes_no_right_away() {
+    let mut bench = Bench::new();
+    bench.round().await;
+    *bench.lists.lock() = Says::Error;
+    *bench.watches.lock() = Says::Error;
+    bench.rounds(60).await;
+    *bench.lists.lock() = Says::Status(403);
+    *bench.watches.lock() = Says::Status(403);
+    for _ in 0..10 {
+        bench.round().await;
+        let away = bench.observed.hears().unwrap_err();
+        assert!(!away.lacks_right, "{away:?}");
+    }
+    // Nobody asks any more, and it is told all the same.
+    let told = async {
+        while !bench.observed.hears().unwrap_err().lacks_right {
+            assert!(bench.observed.changed().await);
+        }
+    };
+    tokio::time::timeout(GRACE, told).await.expect("the right is told as missing after the grace");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_cannot_be_reached_does_not_answer_and_neither_does_a_proxy_in_its_place() {
     for (says, why) in [(Says::Error, "no route to host"), (Says::Status(502), "the answer has status 502")] {

@@ -119,10 +119,17 @@ impl Credentials {
         let mut waits = None;
         let (mut is_another, mut is_awaited) = (false, false);
         for (((name, given), read), held) in self.given.iter().zip(values).zip(held) {
-            match (read, held) {
-                (Err(error), _) => given.complain(error.why),
-                (Ok(value), Some(why)) => {
-                    if !given.keeps_its_value() {
+            let value = match read {
+                Ok(value) => value,
+                Err(error) => {
+                    given.complain(error.why);
+                    continue;
+                }
+            };
+            let unseen = given.source.unseen();
+            match held {
+                Some(why) => {
+                    if !given.keeps_its_value(unseen.is_some()) {
                         given.complain(format!("credential {name:?} is not taken: {why}"));
                     }
                     if !given.holds(&value) {
@@ -130,14 +137,14 @@ impl Credentials {
                     }
                 }
                 // What it has may be old, but is no other value: it holds back none that goes out with it.
-                (Ok(value), None) if given.holds(&value) && given.source.unseen().is_some() => {}
-                (Ok(value), None) => {
+                None if given.holds(&value) && unseen.is_some() => {}
+                None => {
                     let taken = given.take(name, value);
                     is_another |= taken.is_another;
                     is_awaited |= taken.is_awaited;
                 }
             }
-            if let Some(why) = given.source.unseen() {
+            if let Some(why) = unseen {
                 given.complain(format!("credential {name:?}: {why}"));
             }
         }
@@ -258,11 +265,12 @@ impl Given {
         self.state.lock().value.as_ref().is_some_and(|old| old.expose() == value.expose())
     }
 
-    /// The source can be read again, though what it holds is not taken. Returns whether there is a value in use.
-    fn keeps_its_value(&self) -> bool {
+    /// The source can be read again, though what it holds is not taken. Returns whether there is a value in use. What is unseen stays told: it
+    /// would be said again with each look.
+    fn keeps_its_value(&self, is_unseen: bool) -> bool {
         let mut state = self.state.lock();
         let is_in_use = state.value.is_some();
-        state.trouble.take_if(|_| is_in_use);
+        state.trouble.take_if(|_| is_in_use && !is_unseen);
         is_in_use
     }
 

@@ -64,6 +64,20 @@ pub enum Object {
     },
 }
 
+impl Object {
+    /// Whether these are the same values, of which the same is said.
+    fn is_as(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Is(one), Self::Is(other)) => Arc::ptr_eq(one, other),
+            (Self::Absent, Self::Absent) => true,
+            (Self::Unseen { last: one, why }, Self::Unseen { last: other, why: of_other }) => {
+                one.as_ref().map(Arc::as_ptr) == other.as_ref().map(Arc::as_ptr) && why == of_other
+            }
+            _ => false,
+        }
+    }
+}
+
 /// Where a value comes from.
 pub enum CredentialSource {
     /// An environment variable, read at start.
@@ -278,11 +292,7 @@ impl PartialEq for Mark {
         match (self, other) {
             (Self::Fixed, Self::Fixed) => true,
             (Self::File(one), Self::File(other)) => one == other,
-            (Self::Object(Object::Is(one)), Self::Object(Object::Is(other))) => Arc::ptr_eq(one, other),
-            (Self::Object(Object::Absent), Self::Object(Object::Absent)) => true,
-            (Self::Object(Object::Unseen { why: one, .. }), Self::Object(Object::Unseen { why: other, .. })) => {
-                one == other
-            }
+            (Self::Object(one), Self::Object(other)) => one.is_as(other),
             _ => false,
         }
     }

@@ -9,6 +9,7 @@ use serde_json::Number;
 
 use super::Egress;
 use super::render::Rendered;
+use crate::captured::{MAX_VALUE, ValueTooLarge};
 use crate::error::{TransportError, TransportReason};
 use crate::http::{Capture, CaptureSource};
 use crate::json_pointer;
@@ -43,6 +44,10 @@ impl Egress {
             );
             return Err(failed(why));
         }
+        // What is compared with the request is small, whatever a cloud gives.
+        if value.expose().len() > MAX_VALUE {
+            return Err(failed(ValueTooLarge.to_string()));
+        }
         // Before it is told whether this is a secret: what the provider made up itself would say whether it guessed one.
         if made_by_cloud(value.expose(), rendered.told()) < least {
             return Err(self.echoed(&capture.credential, value.expose(), rendered.told(), least));
@@ -70,7 +75,9 @@ impl Egress {
 /// Bytes of a value that are in no run of four which the request has as well.
 fn made_by_cloud(value: &[u8], request: &[u8]) -> usize {
     const RUN: usize = 4;
-    let told: HashSet<&[u8]> = request.windows(RUN).collect();
+    // A request may have many times as many runs as a value.
+    let runs: HashSet<&[u8]> = value.windows(RUN).collect();
+    let told: HashSet<&[u8]> = request.windows(RUN).filter(|run| runs.contains(run)).collect();
     let mut own = vec![true; value.len()];
     for (start, run) in value.windows(RUN).enumerate().filter(|(_, run)| told.contains(run)) {
         own.iter_mut().skip(start).take(run.len()).for_each(|own| *own = false);

@@ -22,8 +22,14 @@ impl Egress {
         if self.guesses.load(Ordering::SeqCst) < MOST {
             return Ok(());
         }
+        if self.echoes.lock().is_empty() {
+            return Err(TransportError::denied(format!(
+                "the provider wrote secrets into {MOST} requests, and sends no more requests: the log of the host names the secrets and the places; use another component, or other secrets, and restart the host"
+            )));
+        }
+        // It may be honest: a proxy that repeats what it gets is there for as long as nobody mends it, and is not told from a search.
         Err(TransportError::denied(format!(
-            "the provider wrote secrets into {MOST} requests, and sends no more requests: the log of the host names the secrets and the places; use another component, or other secrets, and restart the host"
+            "logins gave back what the provider wrote beside them, or it wrote secrets into requests, {MOST} times: it sends no more requests; the log of the host names the credentials; let the endpoint be the cloud and nothing that repeats requests, or use another component, and restart the host"
         )))
     }
 
@@ -34,7 +40,7 @@ impl Egress {
         let new = usize::from(self.echoes.lock().insert(key((value, written))));
         let times = self.guesses.fetch_add(new, Ordering::SeqCst).saturating_add(new);
         let why = format!(
-            "what it gives as {credential:?} was in the request: at least {least} bytes of it have to be the cloud's own (limit min-credential-bytes)"
+            "what it gives as {credential:?} was in the request: at least {least} bytes of it have to be the cloud's own (limit min-credential-bytes); check that the cloud answers, and nothing that repeats requests"
         );
         if new == 0 {
             tracing::debug!(provider = self.provider, credential, "login refused again: {why}");

@@ -21,6 +21,9 @@ const FIRST_ANSWER: Duration = Duration::from_secs(30);
 const RIGHTS: &str =
     "the manager needs the right to get, list and watch it (manifests/optional/credential-secret.yaml)";
 
+/// The way out where no right is missing.
+const WAY: &str = "check the API server and the way to it";
+
 /// Keys of one Secret, kept up to date as long as one of the sources lives: whoever uses two of them never gets those of two moments. Each
 /// with the name of its credential.
 ///
@@ -93,7 +96,9 @@ impl Followed {
     async fn run(mut self, client: Client) {
         let (client, mut observed) = observed(&client);
         let api = Api::<v1::Secret>::namespaced(client, &self.namespace);
-        let mut changes = std::pin::pin!(watcher::watch_object(api, &self.name).default_backoff());
+        let watch = || watcher::watch_object(api.clone(), &self.name).default_backoff();
+        let mut changes = std::pin::pin!(watch());
+        let mut is_lost = false;
         loop {
             tokio::select! {
                 change = changes.next() => match change {
@@ -101,8 +106,9 @@ impl Followed {
                     Some(Ok(None)) => self.newest = None,
                     Some(Err(error)) => {
                         let source = format!("secret:{}/{}", self.namespace, self.name);
+                        let way_out = if is_for_a_right(&error) { RIGHTS } else { WAY };
                         let error = ccm_apiserver::causes(&error);
-                        tracing::warn!(source, error, "cannot watch the Secret, a change of it is not seen; {RIGHTS}");
+                        tracing::warn!(source, error, "cannot watch the Secret, a change of it is not seen; {way_out}");
                         continue;
                     }
                     None => return,
@@ -110,8 +116,14 @@ impl Followed {
                 true = observed.changed() => {}
                 else => return,
             }
+            let hears = observed.hears();
+            let was_lost = std::mem::replace(&mut is_lost, matches!(hears, Err(Away { lacks_right: true, .. })));
+            // With a list: the watch would go on where it ended, and what changed since then may be forgotten.
+            if is_lost && !was_lost {
+                changes.set(watch());
+            }
             // A value that is told as lost while the API server is only away would be told for each outage.
-            let object = match (observed.hears(), &self.newest) {
+            let object = match (hears, &self.newest) {
                 (Err(Away { why, lacks_right: true, .. }), last) => {
                     let why = format!("no change of the Secret is seen any more: {why}; {RIGHTS}").into();
                     Object::Unseen { last: last.clone(), why }
@@ -121,6 +133,17 @@ impl Followed {
             };
             self.object.send_replace(object);
         }
+    }
+}
+
+/// Whether it failed for a missing right: an API server that is away is no reason to look for one.
+fn is_for_a_right(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => matches!(error, kube::Error::Api(status) if lacks_right(status)),
+        watcher::Error::WatchError(status) => lacks_right(status),
+        watcher::Error::NoResourceVersion => false,
     }
 }
 
@@ -134,69 +157,4 @@ fn values_of(secret: &v1::Secret) -> BTreeMap<String, Secret> {
 }
 
 #[cfg(test)]
-mod tests {
-    use base64::Engine as _;
-    use base64::prelude::BASE64_STANDARD;
-    use http::{Request, Response};
-    use kube::client::Body;
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn secret(token: &str) -> Value {
-        let data = json!({ "token": BASE64_STANDARD.encode(token) });
-        json!({ "metadata": { "name": "cloud", "namespace": "kube-system", "resourceVersion": "7" }, "data": data })
-    }
-
-    /// What was read last stays in use for good, and nothing but a line in the log said that no rotation would be seen.
-    #[tokio::test(start_paused = true)]
-    async fn a_right_that_is_lost_is_told_of_the_source_until_it_is_given_again() {
-        let is_granted = watch::Sender::new(true);
-        let granted = is_granted.subscribe();
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let (is_granted, query) = (*granted.borrow(), request.uri().query().unwrap_or_default().to_owned());
-            async move {
-                let message = "secrets \"cloud\" is forbidden: User \"ccm\" cannot watch resource \"secrets\"";
-                let refused = json!({ "kind": "Status", "code": 403, "reason": "Forbidden", "message": message });
-                let (code, body) = match query.as_str() {
-                    _ if !is_granted => (403, refused.to_string()),
-                    // Its time is up.
-                    watch if watch.contains("watch=") => {
-                        tokio::time::sleep(Duration::from_secs(10)).await;
-                        (200, String::new())
-                    }
-                    list if list.contains("fieldSelector") => {
-                        let list = json!({ "metadata": { "resourceVersion": "7" }, "items": [secret("value-one")] });
-                        (200, list.to_string())
-                    }
-                    _ => (200, secret("value-one").to_string()),
-                };
-                Response::builder().status(code).body(Body::from(body.into_bytes()))
-            }
-        });
-        let client = Client::new(service, "default");
-        let sources = watched(&client, "kube-system", "cloud", &[("token", "token")]).await.unwrap();
-        let [(_, source)] = sources.as_slice() else { panic!("one source") };
-        let reads = async |seconds: u64| {
-            for second in 0..seconds {
-                tokio::time::sleep(Duration::from_secs(1)).await;
-                let value = source.read().unwrap_or_else(|error| panic!("after {second} s: {error}"));
-                assert_eq!(value.unwrap().expose(), b"value-one");
-                assert_eq!(source.unseen(), None, "after {second} s");
-            }
-        };
-        reads(600).await;
-        is_granted.send_replace(false);
-        reads(ccm_apiserver::GRACE.as_secs() - 1).await;
-        tokio::time::sleep(Duration::from_secs(15)).await;
-        let told = source.unseen().unwrap();
-        let parts = ["secret:kube-system/cloud/token", "cannot watch resource \"secrets\"", RIGHTS];
-        assert!(parts.iter().all(|part| told.contains(part)), "{told}");
-        let kept = source.read().unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(kept.unwrap().expose(), b"value-one", "it is what there is");
-        is_granted.send_replace(true);
-        // The longest pause between two tries.
-        tokio::time::sleep(Duration::from_secs(61)).await;
-        reads(60).await;
-    }
-}
+mod tests;

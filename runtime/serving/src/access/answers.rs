@@ -1,5 +1,6 @@
 //! What the API server answered a moment ago, and how many new questions it gets.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
@@ -24,6 +25,10 @@ pub(super) enum Known<T> {
 /// So long after a question of somebody who was let in, another one about the same waits for its turn, as all do: the first one may have had
 /// no answer, or nobody any more who waits for it.
 const PAST: Duration = Duration::from_secs(1);
+
+/// Of so many pages, whoever was let in asks without waiting for a turn. A person and a scraper read fewer at a time. A cluster lets any pod get
+/// every path below `/api/` (ClusterRole `system:discovery`), and each one would be another question past the limit.
+pub(super) const PAGES: usize = 16;
 
 struct Kept<T> {
     answer: T,
@@ -77,6 +82,13 @@ impl<T: Clone + PartialEq> Answers<T> {
         if let Some(kept) = self.kept.get_mut(key).filter(|kept| kept.answer == *answer) {
             kept.is_good = true;
         }
+    }
+
+    /// Of what let somebody in with this answer, the newest [`PAGES`] stay good.
+    pub(super) fn keep_newest(&mut self, answer: &T) {
+        let mut good: Vec<_> = self.kept.values_mut().filter(|kept| kept.is_good && kept.answer == *answer).collect();
+        good.sort_by_key(|kept| Reverse(kept.until));
+        good.into_iter().skip(PAGES).for_each(|kept| kept.is_good = false);
     }
 
     /// The answer lets nobody in any more.

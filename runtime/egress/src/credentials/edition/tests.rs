@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ccm_cloud::{Credential, CredentialUse, Descriptor, Place, Source};
+use tokio::sync::watch;
 
 use super::*;
-use crate::credentials::CredentialSource;
+use crate::credentials::{CredentialSource, Object};
 
 const CONFIG: &str = "[Global]\nproject = one\n";
 
@@ -272,6 +273,38 @@ fn what_waits_keeps_back_what_may_go_with_it_in_turn() {
     }
     write(mount, "id", "id-number-2");
     assert_eq!(values(), ["id-number-2", "secret-number-2", "token-number-2"]);
+}
+
+/// Nobody knows whether a Secret that is not seen any more has another value by now: it may be so for good. Of one that is gone, this is known.
+#[test]
+fn what_goes_with_a_secret_that_is_not_seen_any_more_rotates_and_waits_for_one_that_is_gone() {
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (mount, other) = (folder.path(), elsewhere.path());
+    let rotate = |number: u32| write(other, "secret", &format!("secret-number-{number}"));
+    let values = |number: u32| Arc::new([("id".to_owned(), Secret::new(format!("id-number-{number}").into()))].into());
+    let unseen = |number| Object::Unseen { last: Some(values(number)), why: "no right".into() };
+    let (newest, object) = watch::channel(Object::Is(values(1)));
+    let (name, key) = ("secret:a/b/id".to_owned(), "id".to_owned());
+    let id = CredentialSource::Watched { name, key, object, keeper: Arc::new(()) };
+    let secret = CredentialSource::file(other.join("secret"));
+    write(mount, "cloud.conf", CONFIG);
+    rotate(1);
+    let credentials = credentials_of(mount, CONFIG, [("id", id, "/login"), ("secret", secret, "/login")]);
+    assert_eq!(pair(&credentials), numbered(1));
+    newest.send_replace(unseen(1));
+    assert_eq!(pair(&credentials), numbered(1));
+    rotate(2);
+    assert_eq!(pair(&credentials), ["id-number-1", "secret-number-2"]);
+    // It was read, and cannot be watched: what was read counts.
+    newest.send_replace(unseen(2));
+    assert_eq!(pair(&credentials), numbered(2));
+    for (number, gone) in [(3, Object::Absent), (4, Object::Unseen { last: None, why: "no right".into() })] {
+        newest.send_replace(gone);
+        rotate(number);
+        assert_eq!(pair(&credentials), numbered(number - 1), "{number}");
+        newest.send_replace(Object::Is(values(number)));
+        assert_eq!(pair(&credentials), numbered(number));
+    }
 }
 
 #[test]

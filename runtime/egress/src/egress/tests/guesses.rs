@@ -196,7 +196,29 @@ async fn what_a_cloud_gives_back_counts_once_for_each_text_of_a_login() {
         assert!(error.message.contains("was in the request"), "{tag}: {error}");
     }
     let error = egress.send(login(1), &call()).await.unwrap_err();
-    assert!(error.message.contains("sends no more requests"), "{error}");
+    // A proxy that repeats requests does the same to an honest provider.
+    let parts = ["sends no more requests", "logins gave back", "nothing that repeats requests", "restart the host"];
+    assert!(parts.iter().all(|part| error.message.contains(part)), "{error}");
+}
+
+/// What is too large is as large whatever the component writes: that says nothing of a token.
+#[tokio::test]
+async fn what_is_too_large_for_a_token_is_compared_with_no_request_and_not_held_against_the_component() {
+    let cloud = Cloud::start(|asked| ok(&asked.body));
+    let credentials = vec![("token", vec![header("authorization")]), ("session", vec![header("x-session")])];
+    let granted: &[(&str, &[&str])] = &[("session", &["api:header:x-session", "api:capture-json:/id"])];
+    let egress = open(&cloud, credentials, granted).unwrap();
+    for letter in ["a", "b", "c", "d"] {
+        let login = Request {
+            headers: vec![("authorization".to_owned(), vec![secret("token")])],
+            body: vec![bytes(&format!(r#"{{"id":"{}"}}"#, letter.repeat(20_000)))],
+            capture: walls::capture(CaptureSource::JsonPointer("/id".to_owned())),
+            ..post(Effect::Read)
+        };
+        let error = egress.send(login, &call()).await.unwrap_err();
+        assert!(error.message.contains("more than 16384 bytes"), "{error}");
+    }
+    egress.send(post(Effect::Read), &call()).await.unwrap();
 }
 
 /// What a request has is counted as it was written: a limit said otherwise whether there was a secret in it.

@@ -140,6 +140,31 @@ async fn whoever_was_let_in_to_a_page_is_not_held_up_there_because_of_another_pa
     }
 }
 
+/// Any pod of a cluster may get all paths below `/api/`, and asked about each of them past the limit.
+#[tokio::test(start_paused = true)]
+async fn whoever_was_let_in_to_many_pages_asks_past_the_limit_about_few_of_them() {
+    let (wall, fake) = wall(settings());
+    let path = |page: usize| format!("/metrics/{page}");
+    for page in 0..200 {
+        assert_eq!(with(&wall, "prometheus", &path(page)).await, 200);
+        tokio::time::advance(S).await;
+    }
+    tokio::time::advance(11 * S).await;
+    fake.asked();
+    for page in 0..200 {
+        with(&wall, "prometheus", &path(page)).await;
+    }
+    let asked = fake.asked();
+    assert!(asked <= 1 + OF_ONE_PEER + answers::PAGES, "{asked}");
+    tokio::time::advance(11 * S).await;
+    for _ in 0..40 {
+        with(&wall, "nobody", "/metrics").await;
+        with(&wall, "nobody", &path(300)).await;
+        with(&wall, "good-more", &path(300)).await;
+    }
+    assert_eq!(with(&wall, "prometheus", &path(199)).await, 200, "the newest ones are not held up");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_token_that_is_unknown_by_now_or_has_lost_its_last_page_waits_for_its_turn_as_others_do() {
     for (token, refused) in [("revoked", 401), ("demoted", 403)] {
