@@ -252,7 +252,14 @@ pub(crate) mod tests {
     /// The rest of it is the SDK's.
     #[test]
     fn do_168_names_are_few_and_in_order() {
-        assert_eq!(names(&["n4", "n3", "n2", "n1"]), "n1, n2, n3 [+1 more]");
+        for (all, expected) in [
+            (&[][..], ""),
+            (&["n2", "n1"], "n1, n2"),
+            (&["n3", "n2", "n1"], "n1, n2, n3"),
+            (&["n4", "n3", "n2", "n1"], "n1, n2, n3 [+1 more]"),
+        ] {
+            assert_eq!(names(all), expected);
+        }
     }
 
     /// Droplets 3, 4 and 5 of the account, and the Nodes of these names and provider IDs: IDs, and who is missing.

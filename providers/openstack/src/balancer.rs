@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use ccm_sdk::load_balancers::Mark;
 use ccm_sdk::steps::Steps;
-use ccm_sdk::types::{Backend, Failure, Ingress, Problem, Reaction, Service};
+use ccm_sdk::types::{Backend, Failure, Ingress, Problem, Service};
 use ccm_sdk::words::few;
 use ccm_sdk::{Done, cache};
 
@@ -42,6 +42,7 @@ use crate::desired::Port;
 use self::done::{RENAMED, WITHOUT_ADDRESS, told};
 use self::groups::Opened;
 use self::plan::Known;
+use self::refusal::both;
 use self::seen::Seen;
 use self::step::{Step, Writer};
 use self::work::Work;
@@ -58,12 +59,13 @@ const ADDRESSES: Duration = Duration::from_secs(10);
 ///
 /// The cloud cannot be asked.
 pub(crate) fn get(config: &Config, host: &Host, service: &Service) -> Result<Option<Vec<Ingress>>, Failure> {
-    let (work, _) = Work::read(config, host, service);
+    let (mut work, mut problems) = Work::read(config, host, service);
     let mut done = Done::new();
     let Some(balancer) = work.find(&mut done)? else {
         work.prove_account()?;
         return Ok(None);
     };
+    work.suit(Some(&balancer), &mut problems);
     let floating = match work.spec.internal || balancer.vip_port_id.is_empty() {
         true => None,
         false => crate::api::floating_ips::with("port_id", &balancer.vip_port_id)?.into_iter().next(),
@@ -149,23 +151,22 @@ fn make(
     backends: &[Backend],
     done: &mut Done,
 ) -> Result<Vec<Ingress>, Failure> {
-    let (work, problems) = Work::read(config, host, service);
+    let (mut work, mut problems) = Work::read(config, host, service);
+    // What cannot be costs no request.
+    let is_sought = work.is_sound() || work.spec.id.is_some() || !service.ingress.is_empty();
+    let found = if is_sought { work.find(done) } else { Ok(None) };
+    work.suit(found.as_ref().ok().and_then(Option::as_ref), &mut problems);
     let wrong = told(done, problems).err();
-    let found = match (work.spec.id.is_some() || !service.ingress.is_empty(), wrong) {
-        // What cannot be costs no request.
-        (false, Some(wrong)) => return Err(wrong),
-        (_, wrong) => (work.find(done)?, wrong),
+    let (found, wrong) = match (found?, wrong) {
+        (None, Some(wrong)) => return Err(wrong),
+        known => known,
     };
     let chosen = work.chosen(backends)?;
-    let (balancer, wrong) = match found {
-        (Some(balancer), wrong) => (balancer, wrong),
-        (None, Some(wrong)) => return Err(wrong),
-        (None, None) => {
-            work.check_tls()?;
-            work.check_pattern()?;
-            work.prove_gone(done)?;
-            return work.create(&chosen, done);
-        }
+    let Some(balancer) = found else {
+        work.check_tls()?;
+        work.check_pattern()?;
+        work.prove_gone(done)?;
+        return work.create(&chosen, done);
     };
     if balancer.status == "PENDING_DELETE" {
         return Err(Failure::pending(format!("load balancer {} is being deleted", balancer.id)).after(ADDRESSES));
@@ -175,7 +176,7 @@ fn make(
         return Err(both(wrong, work.follow(&balancer, &chosen, Scope::Members, done)));
     }
     if balancer.status == "ERROR" {
-        return work.replace(&balancer, done);
+        return work.give_up(&balancer, done);
     }
     if let Err(missing) = work.check_tls() {
         return Err(both(missing, work.follow(&balancer, &chosen, Scope::Rest, done)));
@@ -208,8 +209,10 @@ fn follow_nodes(
     backends: &[Backend],
     done: &mut Done,
 ) -> Result<Vec<Ingress>, Failure> {
-    let (work, problems) = Work::read(config, host, service);
-    let Some(balancer) = work.find(done)? else {
+    let (mut work, mut problems) = Work::read(config, host, service);
+    let found = work.find(done)?;
+    work.suit(found.as_ref(), &mut problems);
+    let Some(balancer) = found else {
         let name = work.spec.id.as_deref().unwrap_or(&work.spec.names.balancer);
         let way_out = match Problem::refusal(problems) {
             Some(wrong) => format!("correct the Service first, then it is made: {}", wrong.message),
@@ -221,7 +224,7 @@ fn follow_nodes(
     if balancer.status == "ERROR" {
         // What cannot be made again is not deleted.
         Problem::refusal(problems).map_or(Ok(()), Err)?;
-        return work.replace(&balancer, done);
+        return work.give_up(&balancer, done);
     }
     work.admit(&balancer)?;
     let chosen = work.chosen(backends)?;
@@ -360,9 +363,14 @@ impl Work<'_> {
         let opened = groups::open(self, balancer, chosen, done);
         match self.bring(balancer, chosen, scope, done) {
             Ok(None) => Ok(opened),
-            Err(failure) if !refusal::is_final(&failure) => Err(failure),
             Ok(Some(refused)) | Err(refused) => Err(both(refused, opened)),
         }
+    }
+
+    /// One in ERROR takes no change, and is made anew if it may be. The rules of OVN do not wait for that.
+    fn give_up(&self, balancer: &Balancer, done: &mut Done) -> Result<Vec<Ingress>, Failure> {
+        let opened = groups::open(self, balancer, &[], done);
+        self.replace(balancer, done).map_err(|failure| both(failure, opened))
     }
 
     /// Nothing but the members, and their security group. Where that fails, members that have left go all the same.
@@ -428,16 +436,6 @@ impl Work<'_> {
             );
             done.warn(WITHOUT_ADDRESS, message);
         }
-    }
-}
-
-/// Tells two failures, and when the other one is to be tried again: a refusal may wait for the Service to change. What is waited for stays.
-fn both<T>(failure: Failure, other: Result<T, Failure>) -> Failure {
-    match other {
-        Err(other) if !matches!(failure.reaction, Reaction::Pending | Reaction::Throttled | Reaction::Unauthorized) => {
-            Failure { message: format!("{}; {}", failure.message, other.message), field: failure.field, ..other }
-        }
-        _ => failure,
     }
 }
 

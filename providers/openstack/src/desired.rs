@@ -10,8 +10,7 @@ use ccm_sdk::cidr::Cidr;
 use ccm_sdk::types::{AddressType, Backend, IpFamily, Protocol, Service};
 use serde::Serialize;
 
-use crate::config::Balancers;
-use crate::service_spec::{Monitor as Watch, Ranges, ServiceSpec, Timeouts, is_ovn};
+use crate::service_spec::{Monitor as Watch, Ranges, ServiceSpec, Timeouts};
 
 /// The header that clients' addresses come in.
 pub(crate) const FORWARDED: &str = "X-Forwarded-For";
@@ -100,7 +99,8 @@ pub(crate) struct Monitor {
 /// What a load balancer is made from, beside its Service.
 pub(crate) struct Parts<'a> {
     pub(crate) spec: &'a ServiceSpec,
-    pub(crate) balancers: &'a Balancers,
+    /// Octavia's provider of it.
+    pub(crate) is_ovn: bool,
     /// Of the load balancer's address.
     pub(crate) family: IpFamily,
     /// Where members are; none: Octavia reaches them through the network of the load balancer's address.
@@ -147,7 +147,7 @@ impl Parts<'_> {
             timeout_member_connect: time(|timeouts| timeouts.member_connect),
             timeout_member_data: time(|timeouts| timeouts.member_data),
             timeout_tcp_inspect: time(|timeouts| timeouts.tcp_inspect),
-            allowed_cidrs: (!is_ovn(self.balancers)).then(|| self.allowed()),
+            allowed_cidrs: (!self.is_ovn).then(|| self.allowed()),
             insert_headers: header.into_iter().collect(),
             default_tls_container_ref: tls,
             tags: spec.names.tags(),
@@ -155,9 +155,8 @@ impl Parts<'_> {
     }
 
     fn allowed(&self) -> Vec<String> {
-        let everybody = if self.family == IpFamily::Ipv6 { "::/0" } else { "0.0.0.0/0" };
         match &self.spec.ranges {
-            Ranges::Everybody => vec![everybody.to_owned()],
+            Ranges::Everybody => vec![everybody(self.family).to_owned()],
             Ranges::Only(networks) => networks.iter().map(Cidr::to_string).collect(),
         }
     }
@@ -203,7 +202,7 @@ impl Parts<'_> {
     }
 
     pub(crate) fn monitor(&self, index: usize, protocol: Protocol, watch: Watch) -> Monitor {
-        let http = self.spec.health_port.is_some() && !is_ovn(self.balancers);
+        let http = self.spec.health_port.is_some() && !self.is_ovn;
         let kind = match protocol {
             _ if http => "HTTP",
             Protocol::Udp => "UDP-CONNECT",
@@ -222,6 +221,11 @@ impl Parts<'_> {
             expected_codes: of_http("200"),
         }
     }
+}
+
+/// All networks of a family.
+pub(crate) fn everybody(family: IpFamily) -> &'static str {
+    if family == IpFamily::Ipv6 { "::/0" } else { "0.0.0.0/0" }
 }
 
 fn of_service(protocol: Protocol) -> &'static str {

@@ -108,15 +108,19 @@ pub(crate) struct Monitor {
 }
 
 /// Whether a provider of Octavia is OVN, which has less.
-pub(crate) fn is_ovn(balancers: &Balancers) -> bool {
-    balancers.provider == "ovn"
+pub(crate) fn is_ovn(provider: &str) -> bool {
+    provider == "ovn"
 }
 
-/// What a Service asks for, and all that is wrong with it.
+/// What a Service asks for, and all that is wrong with it, for a new load balancer.
 pub(crate) fn read(config: &Config, cluster: &str, service: &Service) -> (ServiceSpec, Vec<Problem>) {
+    read_for(is_ovn(&config.balancers.provider), config, cluster, service)
+}
+
+/// As [`read`], for a load balancer of OVN or of another provider of Octavia.
+pub(crate) fn read_for(is_ovn: bool, config: &Config, cluster: &str, service: &Service) -> (ServiceSpec, Vec<Problem>) {
     let mut reader = Reader::of(&service.annotations);
     let balancers = &config.balancers;
-    let is_ovn = is_ovn(balancers);
     let class = class(config, &mut reader);
     let wants_internal = flag(&mut reader, names::INTERNAL, balancers.internal);
     let internal = wants_internal || balancers.internal;
@@ -130,7 +134,7 @@ pub(crate) fn read(config: &Config, cluster: &str, service: &Service) -> (Servic
         );
     }
     let has_datagrams = service.ports.iter().any(|port| port.protocol != Protocol::Tcp);
-    let tls_container = tls(&mut reader, balancers, service, has_datagrams);
+    let tls_container = tls(&mut reader, balancers, service, is_ovn, has_datagrams);
     let x_forwarded_for = x_forwarded_for(&mut reader, is_ovn, has_datagrams);
     let proxy = proxy(&mut reader, is_ovn);
     if proxy.is_some() && x_forwarded_for {
@@ -353,10 +357,16 @@ fn proxy(reader: &mut Reader<'_>, is_ovn: bool) -> Option<Proxy> {
 
 /// What ends TLS. Where nothing can, the Service is refused: its clients would send in plain text what they mean to be secret. The members
 /// of one that is there already still follow.
-fn tls(reader: &mut Reader<'_>, balancers: &Balancers, service: &Service, has_datagrams: bool) -> Option<String> {
+fn tls(
+    reader: &mut Reader<'_>,
+    balancers: &Balancers,
+    service: &Service,
+    is_ovn: bool,
+    has_datagrams: bool,
+) -> Option<String> {
     let container = text(reader, names::TLS_CONTAINER, &balancers.tls_container)?;
     let is_asked = reader.raw(names::TLS_CONTAINER).is_some();
-    if is_ovn(balancers) {
+    if is_ovn {
         if service.ports.iter().all(|port| port.protocol != Protocol::Tcp) {
             return None;
         }

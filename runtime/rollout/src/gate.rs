@@ -171,6 +171,7 @@ impl From<LoadError> for Rejected {
 }
 
 /// A component that is trusted, and was not looked into.
+#[derive(Clone)]
 pub struct Unpacked {
     /// The component.
     pub bytes: Vec<u8>,

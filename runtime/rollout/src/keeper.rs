@@ -89,6 +89,13 @@ pub(super) struct KeptSlot {
     pub(super) news: mpsc::UnboundedReceiver<News>,
 }
 
+/// What the source held when it was judged.
+struct Judged {
+    mark: [u8; 32],
+    /// Digest of the component, where it did not pass the gate.
+    rejected: Option<String>,
+}
+
 /// Keeps one provider.
 pub(crate) struct Keeper {
     surroundings: Arc<Surroundings>,
@@ -108,7 +115,9 @@ pub(crate) struct Keeper {
     /// What is put into the state folder when it is proven: the one on probation; during an exchange, still the previous candidate.
     candidate: Option<Candidate>,
     /// What the source held when it was judged last, for good.
-    judged: Option<[u8; 32]>,
+    judged: Option<Judged>,
+    /// Digest of the component that was rejected here, and is judged once more since another replica has proven it.
+    judged_again: Option<String>,
     /// What was told of the source last.
     told: Option<Told>,
     /// What was told of credentials last.
@@ -167,6 +176,7 @@ impl Keeper {
             place: None,
             candidate: None,
             judged: None,
+            judged_again: None,
             told: None,
             sources: Sources::default(),
             uid: None,

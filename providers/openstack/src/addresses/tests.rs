@@ -149,49 +149,99 @@ fn os_036_the_first_network_has_the_highest_place() {
     }
 }
 
-const MIXED: [(AddressType, &str); 14] = [
-    (AddressType::ExternalIp, "2001:4800:780e:510:be76:4eff:fe04:84a8"),
-    (AddressType::InternalIp, "fd08:1374:fcee:916b:be76:4eff:fe04:84a8"),
-    (AddressType::InternalIp, "192.168.0.1"),
-    (AddressType::InternalIp, "fd08:1374:fcee:916b:be76:4eff:fe04:82a8"),
-    (AddressType::InternalIp, "10.0.0.32"),
-    (AddressType::InternalIp, "172.16.0.1"),
-    (AddressType::ExternalIp, "2001:4800:790e:510:be76:4eff:fe04:82a8"),
-    (AddressType::InternalIp, "10.0.0.31"),
-    (AddressType::ExternalIp, "50.56.176.37"),
-    (AddressType::Hostname, "a1-yinvcez57-0-bvynoyawrhcg-kube-minion-fg5i4jwcc2yy"),
-    (AddressType::ExternalIp, "50.56.176.36"),
-    (AddressType::ExternalIp, "50.56.176.35"),
-    (AddressType::InternalIp, "192.168.1.1"),
-    (AddressType::ExternalIp, "50.56.176.99"),
+/// By the names of their networks, in which they are found. The host name comes first.
+const MIXED: [(&str, &str); 13] = [
+    ("a-public", "2001:4800:780e:510:be76:4eff:fe04:84a8"),
+    ("b-private", "fd08:1374:fcee:916b:be76:4eff:fe04:84a8"),
+    ("c-private", "192.168.0.1"),
+    ("d-private", "fd08:1374:fcee:916b:be76:4eff:fe04:82a8"),
+    ("e-private", "10.0.0.32"),
+    ("f-private", "172.16.0.1"),
+    ("g-public", "2001:4800:790e:510:be76:4eff:fe04:82a8"),
+    ("h-private", "10.0.0.31"),
+    ("i-public", "50.56.176.37"),
+    ("j-public", "50.56.176.36"),
+    ("k-public", "50.56.176.35"),
+    ("l-private", "192.168.1.1"),
+    ("m-public", "50.56.176.99"),
 ];
 
-fn sorted(order_text: &str) -> Vec<&'static str> {
-    let networking = networking(&[], &[], order_text);
-    let mut mixed = MIXED.map(|(kind, value)| (Address { kind, value: value.to_owned() }, value)).to_vec();
-    mixed.sort_by_key(|(address, _)| order(address, &networking));
-    mixed.into_iter().map(|(_, value)| value).collect()
-}
-
-fn first(first: &[&'static str]) -> Vec<&'static str> {
-    let rest = MIXED.iter().map(|(_, value)| *value).filter(|value| !first.contains(value));
-    first.iter().copied().chain(rest).collect()
+fn sorted(order_text: &str) -> Vec<String> {
+    let networks: serde_json::Map<String, serde_json::Value> =
+        MIXED.iter().map(|&(network, ip)| (network.to_owned(), serde_json::json!([{ "addr": ip }]))).collect();
+    let server = serde_json::json!({ "id": "s-1", "metadata": { "hostname": "h.example" }, "addresses": networks });
+    let server: Server = serde_json::from_value(server).expect("a server");
+    let public: Vec<&str> = MIXED.iter().map(|(network, _)| *network).filter(|name| name.ends_with("public")).collect();
+    of(&server, &[], &[], &networking(&public, &[], order_text)).into_iter().map(|address| address.value).collect()
 }
 
 #[test]
 fn os_037_to_040_sorting_keeps_the_order_of_what_no_network_has() {
     for (case, order, expected) in [
-        ("os_037", "10.0.0.0/244", first(&[])),
-        ("os_038", "10.0.0.0/8", first(&["10.0.0.31", "10.0.0.32"])),
+        (
+            "os_037",
+            "10.0.0.0/244",
+            [
+                "h.example",
+                "2001:4800:780e:510:be76:4eff:fe04:84a8",
+                "fd08:1374:fcee:916b:be76:4eff:fe04:84a8",
+                "192.168.0.1",
+                "fd08:1374:fcee:916b:be76:4eff:fe04:82a8",
+                "10.0.0.32",
+                "172.16.0.1",
+                "2001:4800:790e:510:be76:4eff:fe04:82a8",
+                "10.0.0.31",
+                "50.56.176.37",
+                "50.56.176.36",
+                "50.56.176.35",
+                "192.168.1.1",
+                "50.56.176.99",
+            ],
+        ),
+        (
+            "os_038",
+            "10.0.0.0/8",
+            [
+                "10.0.0.31",
+                "10.0.0.32",
+                "h.example",
+                "2001:4800:780e:510:be76:4eff:fe04:84a8",
+                "fd08:1374:fcee:916b:be76:4eff:fe04:84a8",
+                "192.168.0.1",
+                "fd08:1374:fcee:916b:be76:4eff:fe04:82a8",
+                "172.16.0.1",
+                "2001:4800:790e:510:be76:4eff:fe04:82a8",
+                "50.56.176.37",
+                "50.56.176.36",
+                "50.56.176.35",
+                "192.168.1.1",
+                "50.56.176.99",
+            ],
+        ),
         (
             "os_039",
             "fd08:1374:fcee:916b::/64",
-            first(&["fd08:1374:fcee:916b:be76:4eff:fe04:82a8", "fd08:1374:fcee:916b:be76:4eff:fe04:84a8"]),
+            [
+                "fd08:1374:fcee:916b:be76:4eff:fe04:82a8",
+                "fd08:1374:fcee:916b:be76:4eff:fe04:84a8",
+                "h.example",
+                "2001:4800:780e:510:be76:4eff:fe04:84a8",
+                "192.168.0.1",
+                "10.0.0.32",
+                "172.16.0.1",
+                "2001:4800:790e:510:be76:4eff:fe04:82a8",
+                "10.0.0.31",
+                "50.56.176.37",
+                "50.56.176.36",
+                "50.56.176.35",
+                "192.168.1.1",
+                "50.56.176.99",
+            ],
         ),
         (
             "os_040",
             "50.56.176.0/24, 192.168.0.0/16, fd08::/16, 172.16.0.0/12, 10.0.0.0/8, 2001:4800:790e::/48",
-            first(&[
+            [
                 "50.56.176.35",
                 "50.56.176.36",
                 "50.56.176.37",
@@ -204,7 +254,9 @@ fn os_037_to_040_sorting_keeps_the_order_of_what_no_network_has() {
                 "10.0.0.31",
                 "10.0.0.32",
                 "2001:4800:790e:510:be76:4eff:fe04:82a8",
-            ]),
+                "h.example",
+                "2001:4800:780e:510:be76:4eff:fe04:84a8",
+            ],
         ),
     ] {
         assert_eq!(sorted(order), expected, "{case}");

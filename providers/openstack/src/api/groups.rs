@@ -31,6 +31,7 @@ ccm_sdk::records! {
         pub(crate) port_range_max: Option<u16>,
         pub(crate) remote_ip_prefix: Option<String>,
         pub(crate) remote_group_id: Option<String>,
+        pub(crate) remote_address_group_id: Option<String>,
     }
 }
 

@@ -19,6 +19,8 @@ ccm_sdk::records! {
         pub(crate) id: String [id],
         pub(crate) name: String,
         pub(crate) status: String = "provisioning_status",
+        /// Octavia's driver that it was made with.
+        pub(crate) provider: String,
         pub(crate) tags: Vec<String>,
         pub(crate) vip_address: String,
         pub(crate) vip_port_id: String,

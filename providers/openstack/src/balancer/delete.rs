@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use ccm_sdk::Done;
 use ccm_sdk::steps::Steps;
-use ccm_sdk::types::{Failure, Ingress};
+use ccm_sdk::types::{Failure, Ingress, Problem};
 use serde_json::json;
 
 use super::done::SPARED;
+use super::refusal::{SLOWLY, both};
 use super::seen::Seen;
 use super::step::{Step, Writer};
 use super::work::Work;
@@ -202,9 +203,13 @@ impl Work<'_> {
             };
             let message = format!("{message}; {way_out}");
             done.warn(super::done::IN_ERROR, message.clone());
-            return Err(Failure::retry(message).after(Duration::from_secs(300)));
+            return Err(Failure::retry(message).after(SLOWLY));
         }
-        // What cannot be made again is not deleted.
+        // What cannot be made again is not deleted. A new one gets the provider of the configuration.
+        let (_, problems) = Work::read(self.config, self.host, self.service);
+        if let Some(wrong) = Problem::refusal(problems) {
+            return Err(both(Failure::retry(message).after(SLOWLY), Err::<(), _>(wrong)));
+        }
         self.check_tls()?;
         self.check_pattern()?;
         // Its floating IP stays, and comes to the new one.

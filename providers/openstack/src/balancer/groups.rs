@@ -12,6 +12,7 @@ use ccm_sdk::find::Machines;
 use ccm_sdk::types::{Backend, Failure, IpFamily, Protocol, Reaction, Service};
 use ccm_sdk::{Answer, Done, cache, send_all};
 
+use super::refusal::both;
 use super::work::Work;
 use crate::api::floating_ips;
 use crate::api::groups::{self, Group, NewRule, Rule};
@@ -19,10 +20,10 @@ use crate::api::neutron_type;
 use crate::api::octavia::Balancer;
 use crate::api::ports::{self, Port};
 use crate::config::Config;
-use crate::desired;
+use crate::desired::{self, everybody};
 use crate::find::Servers;
 use crate::names;
-use crate::service_spec::{Ranges, is_ovn};
+use crate::service_spec::Ranges;
 
 /// How long the range of a subnet, which cannot change, is kept.
 const SUBNET: Duration = Duration::from_secs(3_600);
@@ -47,7 +48,7 @@ pub(super) struct Opened {
 }
 
 /// Before members change: traffic comes to new ones at once. Makes the group and the rules that are missing, and gives it to the ports of
-/// the Nodes. Nothing where groups are not managed, and while Octavia is at work, since then members do not change.
+/// the Nodes. Nothing where groups are not managed. While Octavia is at work members do not change, and nothing but the rules of OVN counts.
 pub(super) fn open(
     work: &Work<'_>,
     balancer: &Balancer,
@@ -55,7 +56,8 @@ pub(super) fn open(
     done: &mut Done,
 ) -> Result<Option<Opened>, Failure> {
     let service = work.service;
-    if !work.config.balancers.manages_security_groups || balancer.status != "ACTIVE" {
+    let is_at_rest = balancer.status == "ACTIVE";
+    if !work.config.balancers.manages_security_groups || !(is_at_rest || work.is_ovn()) {
         return Ok(None);
     }
     cache::forget(&none(service));
@@ -64,7 +66,7 @@ pub(super) fn open(
     let group = match group {
         Some(group) => group,
         // What its rules should be cannot be read.
-        None if !work.is_sound() => return Ok(None),
+        None if !work.has_rules() => return Ok(None),
         None => {
             let name = names::security_group(service);
             let made = groups::create(&name, &names::security_group_description(&work.host.cluster, service))?;
@@ -72,26 +74,33 @@ pub(super) fn open(
             made
         }
     };
-    let mut old = vec![];
-    if work.is_sound() {
+    let (mut old, mut narrowed) = (vec![], Ok(()));
+    if work.has_rules() {
         let wanted = rules(work, &group.id, &sources(work, balancer)?);
         let (new, others) = changes(&wanted, &group.rules);
         make(&new, done)?;
         old.extend(others.into_iter().map(|rule| rule.id.clone()));
+        if work.is_ovn() {
+            // There rules alone keep clients out, wherever members are: whom the Service does not want goes whatever becomes of the rest.
+            narrowed = delete_rules(&std::mem::take(&mut old), &group.name, done);
+        }
     } else {
         // They stay as they are.
         doubles = vec![];
     }
-    let addresses = addresses(backends, work.family(Some(balancer)));
-    let all = ports_of(&servers(work.config, backends))?;
-    let (members, others): (Vec<Port>, Vec<Port>) = all.into_iter().partition(|port| is_member(port, &addresses));
-    let given = change(Direction::Give, members.clone(), &group.id, done);
-    if is_ovn(&work.config.balancers) {
-        // There rules alone keep clients out, wherever members are: whom the Service does not want goes whatever becomes of the rest.
-        delete_rules(&std::mem::take(&mut old), &group.name, done)?;
+    if !is_at_rest {
+        return narrowed.map(|()| None);
     }
-    given?;
-    Ok(Some(Opened { group, doubles, old, members, others }))
+    let addresses = addresses(backends, work.family(Some(balancer)));
+    let given = ports_of(&servers(work.config, backends)).and_then(|all| {
+        let (members, others): (Vec<Port>, Vec<Port>) = all.into_iter().partition(|port| is_member(port, &addresses));
+        change(Direction::Give, members.clone(), &group.id, done)?;
+        Ok((members, others))
+    });
+    match given {
+        Ok((members, others)) => narrowed.map(|()| Some(Opened { group, doubles, old, members, others })),
+        Err(failure) => Err(both(failure, narrowed)),
+    }
 }
 
 /// When members have changed: old rules go, and ports of others lose the group. Where groups are not managed, none is left.
@@ -165,11 +174,10 @@ fn of(service: &Service) -> Result<Vec<Group>, Failure> {
 
 /// Where members get their traffic from.
 fn sources(work: &Work<'_>, balancer: &Balancer) -> Result<Vec<Cidr>, Failure> {
-    let everybody = |family| Cidr::masked(if family == IpFamily::Ipv6 { "::/0" } else { "0.0.0.0/0" });
     // OVN leaves the client's address as it is.
-    if is_ovn(&work.config.balancers) {
+    if work.is_ovn() {
         return Ok(match &work.spec.ranges {
-            Ranges::Everybody => everybody(work.family(Some(balancer))).into_iter().collect(),
+            Ranges::Everybody => Cidr::masked(everybody(work.family(Some(balancer)))).into_iter().collect(),
             Ranges::Only(networks) => networks.clone(),
         });
     }
@@ -235,20 +243,34 @@ fn rules(work: &Work<'_>, group: &str, sources: &[Cidr]) -> Vec<NewRule> {
     all.into_iter().flat_map(|port| sources.iter().map(move |source| rule(port, source))).collect()
 }
 
-/// What is missing, and what is too much.
+/// What is missing, and what is too much. Rules are the same by what they let in, as for Neutron, which has no second one of those: it may
+/// be written in another form.
 pub(super) fn changes<'r>(wanted: &[NewRule], has: &'r [Rule]) -> (Vec<NewRule>, Vec<&'r Rule>) {
     let same = |new: &NewRule, rule: &Rule| {
-        let networks = rule.remote_ip_prefix.as_deref().map(Cidr::masked);
+        let family = if new.ethertype == "IPv6" { IpFamily::Ipv6 } else { IpFamily::Ipv4 };
+        let network = rule.remote_ip_prefix.as_deref().unwrap_or(everybody(family));
+        let by_name = |protocol: &str| protocol_of(protocol).eq_ignore_ascii_case(&new.protocol);
         new.direction == rule.direction
             && new.ethertype.eq_ignore_ascii_case(&rule.ethertype)
-            && rule.protocol.as_deref().is_some_and(|protocol| protocol.eq_ignore_ascii_case(&new.protocol))
+            && rule.protocol.as_deref().is_some_and(by_name)
             && (rule.port_range_min, rule.port_range_max) == (Some(new.port_range_min), Some(new.port_range_max))
-            && networks == Some(Cidr::masked(&new.remote_ip_prefix))
+            && Cidr::masked(network) == Cidr::masked(&new.remote_ip_prefix)
             && rule.remote_group_id.is_none()
+            && rule.remote_address_group_id.is_none()
     };
     let new = wanted.iter().filter(|new| !has.iter().any(|rule| same(new, rule))).cloned().collect();
     let old = has.iter().filter(|rule| !wanted.iter().any(|new| same(new, rule))).collect();
     (new, old)
+}
+
+/// A protocol may have its number.
+fn protocol_of(text: &str) -> &str {
+    match text {
+        "6" => "tcp",
+        "17" => "udp",
+        "132" => "sctp",
+        name => name,
+    }
 }
 
 /// The groups of many Services, with the ports of all Nodes.

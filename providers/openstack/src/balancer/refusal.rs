@@ -100,6 +100,30 @@ fn blamed(answer: &Answer, service: &Service) -> Option<&'static str> {
     ATTRIBUTES.iter().find(is_refused).map(|(_, name)| *name)
 }
 
+/// Tells two failures as one. It is tried again as the sooner of them would be, waits for the Service to change only where both do, and
+/// names the field of the one that does.
+pub(super) fn both<T>(failure: Failure, other: Result<T, Failure>) -> Failure {
+    let Err(other) = other else { return failure };
+    let message = format!("{}; {}", failure.message, other.message);
+    let is_others = other.reaction == Reaction::Invalid && failure.reaction != Reaction::Invalid;
+    let (one, two) = if is_others { (&other, &failure) } else { (&failure, &other) };
+    let field = one.field.clone().or_else(|| two.field.clone());
+    let sooner = if turn(&other) < turn(&failure) { other } else { failure };
+    Failure { message, field, ..sooner }
+}
+
+/// Whose turn is first: a cloud that wants to be left alone is, and what is waited for stays.
+fn turn(failure: &Failure) -> (u8, u32) {
+    let place = match failure.reaction {
+        Reaction::Throttled => 0,
+        Reaction::Pending => 1,
+        Reaction::Retry | Reaction::Conflict => 2,
+        Reaction::Unauthorized | Reaction::Quota | Reaction::Unsupported => 3,
+        Reaction::Invalid | Reaction::Elsewhere => 4,
+    };
+    (place, failure.retry_after_ms.unwrap_or(0))
+}
+
 /// A value that cannot be, of an annotation or of a place in the configuration. That one is for the operator to mend, at any time.
 pub(super) fn of_value(annotation: &str, place: Option<String>, message: &str) -> Failure {
     match place {

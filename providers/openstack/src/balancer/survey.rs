@@ -54,7 +54,7 @@ pub(crate) fn survey(
     backends: &[Backend],
     wishes: &[Wish],
 ) -> Result<Vec<(Standing, Done)>, Failure> {
-    let works: Vec<_> = wishes.iter().map(|wish| Work::read(config, host, &wish.service)).collect();
+    let mut works: Vec<_> = wishes.iter().map(|wish| Work::read(config, host, &wish.service)).collect();
     let watched = works.iter().any(|(work, _)| work.spec.monitor.is_some());
     let external = works.iter().any(|(work, _)| !work.spec.internal);
     let monitors = if watched { octavia::all_monitors(SHARE)? } else { vec![] };
@@ -69,6 +69,9 @@ pub(crate) fn survey(
         groups: Groups::read(config, wishes.iter().map(|wish| &wish.service), backends, SHARE)?,
     };
     let found: Vec<Option<Balancer>> = works.iter().map(|(work, _)| lists.find(work).cloned()).collect();
+    for ((work, problems), balancer) in works.iter_mut().zip(&found) {
+        work.suit(balancer.as_ref(), problems);
+    }
     lists.read_trees(&works, &found);
     let surveyed = wishes.iter().zip(works).zip(found).map(|((wish, (work, problems)), balancer)| {
         let mut done = Done::new();

@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::desired::{self, Parts, Port};
 use crate::names as marks;
 use crate::service_spec::selector::Selector;
-use crate::service_spec::{self, ServiceSpec};
+use crate::service_spec::{self, Ranges, ServiceSpec};
 
 /// What the host tells.
 #[derive(Clone)]
@@ -29,13 +29,28 @@ pub(super) struct Work<'a> {
     pub(super) spec: ServiceSpec,
     /// What it asks for can be. Otherwise nothing but the members follows.
     is_sound: bool,
+    /// Octavia's provider of the load balancer.
+    is_ovn: bool,
 }
 
 impl<'a> Work<'a> {
     pub(super) fn read(config: &'a Config, host: &'a Host, service: &'a Service) -> (Self, Vec<Problem>) {
-        let (spec, problems) = service_spec::read(config, &host.cluster, service);
+        Self::read_for(service_spec::is_ovn(&config.balancers.provider), config, host, service)
+    }
+
+    fn read_for(is_ovn: bool, config: &'a Config, host: &'a Host, service: &'a Service) -> (Self, Vec<Problem>) {
+        let (spec, problems) = service_spec::read_for(is_ovn, config, &host.cluster, service);
         let is_sound = !problems.iter().any(|problem| problem.fatal);
-        (Self { config, host, service, spec, is_sound }, problems)
+        (Self { config, host, service, spec, is_sound, is_ovn }, problems)
+    }
+
+    /// What a load balancer can be depends on its own provider, not on the one that the configuration has for new ones.
+    pub(super) fn suit(&mut self, balancer: Option<&Balancer>, problems: &mut Vec<Problem>) {
+        let own = balancer.map(|balancer| balancer.provider.as_str()).filter(|own| !own.is_empty());
+        let is_ovn = own.map_or(self.is_ovn, service_spec::is_ovn);
+        if is_ovn != self.is_ovn {
+            (*self, *problems) = Self::read_for(is_ovn, self.config, self.host, self.service);
+        }
     }
 
     /// What is remembered of a load balancer is remembered for a Service: others may share it.
@@ -45,6 +60,15 @@ impl<'a> Work<'a> {
 
     pub(super) const fn is_sound(&self) -> bool {
         self.is_sound
+    }
+
+    pub(super) const fn is_ovn(&self) -> bool {
+        self.is_ovn
+    }
+
+    /// Whether it can be read whom its security group lets in. With OVN that is the source ranges alone, whatever else is wrong.
+    pub(super) fn has_rules(&self) -> bool {
+        self.is_sound || (self.is_ovn && self.spec.ranges != Ranges::Only(vec![]))
     }
 
     /// The Nodes that are members.
@@ -91,7 +115,7 @@ impl<'a> Work<'a> {
     pub(super) fn parts<'s>(&'s self, balancer: Option<&Balancer>, subnet: Option<&'s str>) -> Parts<'s> {
         Parts {
             spec: &self.spec,
-            balancers: &self.config.balancers,
+            is_ovn: self.is_ovn,
             family: self.family(balancer),
             member_subnet: self.member_subnet(subnet),
         }

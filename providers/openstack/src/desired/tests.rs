@@ -21,7 +21,8 @@ fn backend(name: &str, addresses: &[(AddressType, &str)]) -> Backend {
 fn ports(config: &Config, service: &Service, backends: &[Backend]) -> Vec<Port> {
     let spec = spec_of(config, service);
     let family = spec.family.unwrap_or(IpFamily::Ipv4);
-    let parts = Parts { spec: &spec, balancers: &config.balancers, family, member_subnet: Some("subnet-1") };
+    let is_ovn = crate::service_spec::is_ovn(&config.balancers.provider);
+    let parts = Parts { spec: &spec, is_ovn, family, member_subnet: Some("subnet-1") };
     parts.ports(service, &backends.iter().collect::<Vec<_>>())
 }
 

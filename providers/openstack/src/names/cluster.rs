@@ -1,7 +1,7 @@
 //! Another name of the cluster. Names and tags have it in them, and those of what is this Service's follow when it changes: whose a thing is
 //! says the tag with the UID, so that nothing of another cluster is renamed.
 
-use super::{Names, PREFIX, cut, is_of_service};
+use super::{LONGEST, Names, PREFIX, cut, is_of_service};
 
 impl Names {
     /// What is to be the name of something that has the cluster's former name in its own. None where it has the present one, or is another
@@ -9,7 +9,11 @@ impl Names {
     pub(crate) fn renamed(&self, name: &str) -> Option<String> {
         let former = cluster_of(name).filter(|former| *former != self.cluster)?;
         let renamed = with_cluster(name, former, &self.cluster);
-        renamed.strip_suffix(self.balancer.as_str()).is_some_and(is_of_part).then_some(renamed)
+        let (part, _) = renamed.split_once(PREFIX).filter(|(part, _)| is_of_part(part))?;
+        let wanted = cut(format!("{part}{}", self.balancer));
+        // The end of a name that was cut is lost.
+        let is_it = wanted == renamed || (name.len() == LONGEST && wanted.starts_with(&renamed));
+        (is_it && wanted != name).then_some(wanted)
     }
 
     /// The tag that the Service had under the cluster's former name, among those of something that has its UID as well.
@@ -85,6 +89,34 @@ mod tests {
         ] {
             assert_eq!(cluster_of(name), expected, "{case}");
         }
+    }
+
+    #[test]
+    fn names_that_were_cut_get_the_new_name_of_the_cluster_as_if_they_never_were() {
+        let of = |namespace: &str, name: &str| Service { namespace: namespace.to_owned(), ..Service::named(name) };
+        let [long, other] = ["x", "y"].map(|letter| letter.repeat(200));
+        let whole = of("default", &"x".repeat(220));
+        for (case, service, former, cluster) in [
+            ("in the Service, shorter", of(&"n".repeat(63), &long), "a-long-name", "new"),
+            ("in the Service, longer", of(&"n".repeat(63), &long), "old", "a-long-name"),
+            ("in the Service, of a cluster with underscores", of(&"n".repeat(63), &long), "old_1", "new_1"),
+            ("in the namespace", of(&long, "web"), &long[..100], "new"),
+            ("parts alone", whole.clone(), "old", "new"),
+            ("only the new names", whole, "o", "a-long-name-of-a-cluster"),
+        ] {
+            let [had, wanted] = [former, cluster].map(|cluster| Names::of(cluster, &service));
+            assert_eq!(wanted.renamed(&had.balancer).as_ref(), Some(&wanted.balancer), "{case}");
+            assert_eq!(wanted.renamed(&had.listener(0)), Some(wanted.listener(0)), "{case}");
+            assert_eq!(wanted.renamed(&had.pool(12)), Some(wanted.pool(12)), "{case}");
+            assert_eq!(wanted.renamed(&had.monitor(1)), Some(wanted.monitor(1)), "{case}");
+            let tags = [had.balancer.clone(), wanted.uid.clone()];
+            assert_eq!(wanted.former_tag(&tags), Some(&had.balancer), "{case}");
+            assert_eq!(wanted.renamed(&wanted.listener(0)), None, "{case}: it has the name already");
+            let others = Names::of(former, &of("default", &other));
+            assert_eq!(wanted.renamed(&others.balancer), None, "{case}: another Service's");
+        }
+        let names = Names::of("new", &of("default", "web-2"));
+        assert_eq!(names.renamed("kube_service_old_default_web"), None, "not cut: it is that of web");
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub(crate) enum Choice {
 pub(crate) fn read(reader: &Reader<'_>, class: Option<&Class>, config: &Class, internal: bool) -> Place {
     let of = |name: &'static str, pick: fn(&Class) -> &str, class_first: bool| {
         let of_class = class.map(pick).filter(|text| !text.is_empty());
-        let asked = reader.raw(name);
+        let asked = reader.text(name);
         let found = if class_first { of_class.or(asked) } else { asked.or(of_class) };
         some(found.unwrap_or_else(|| pick(config)))
     };
@@ -75,11 +75,12 @@ pub(crate) fn read(reader: &Reader<'_>, class: Option<&Class>, config: &Class, i
     }
 }
 
-/// The first of class, annotations and configuration that says anything about subnets.
+/// The first of class, annotations and configuration that says anything about subnets. An empty annotation says nothing, except of the
+/// network.
 pub(crate) fn floating(reader: &mut Reader<'_>, class: Option<&Class>, config: &Class) -> Floating {
     let of_class = class.map(|class| class.floating_network.as_str()).filter(|text| !text.is_empty());
     let network = of_class.or(reader.raw(names::FLOATING_NETWORK)).unwrap_or(&config.floating_network);
-    let asked = |name| reader.raw(name);
+    let asked = |name| reader.text(name);
     let (id, pattern, tags) =
         (asked(names::FLOATING_SUBNET_ID), asked(names::FLOATING_SUBNET), asked(names::FLOATING_SUBNET_TAGS));
     let of = |class: &Class| choice(&class.floating_subnet_id, &class.floating_subnet, &class.floating_subnet_tags);

@@ -173,6 +173,14 @@ fn os_124_to_135_networks_and_subnets_are_from_the_annotation_the_class_or_the_c
         ("os_133", vec![internal, class], "member-class subnet-class network-class"),
         ("os_134", vec![], "member-conf subnet-conf network-conf"),
         ("7.3.1, external", vec![class, (names::SUBNET, "subnet-own")], "member-class subnet-class network-class"),
+        ("empty network", vec![(names::NETWORK, "")], "member-conf subnet-conf network-conf"),
+        ("empty subnet", vec![(names::SUBNET, "")], "member-conf subnet-conf network-conf"),
+        ("empty member subnet", vec![(names::MEMBER_SUBNET, "")], "member-conf subnet-conf network-conf"),
+        (
+            "all empty, with a class",
+            vec![internal, class, (names::NETWORK, ""), (names::SUBNET, " "), (names::MEMBER_SUBNET, "")],
+            "member-class subnet-class network-class",
+        ),
     ] {
         let place = read(&config, "kubernetes", &service(&annotations)).0.place;
         let found = [place.member_subnet, place.subnet, place.network].map(Option::unwrap_or_default).join(" ");
@@ -199,7 +207,16 @@ fn a_floating_ip_is_from_the_first_that_says_anything_about_subnets() {
     for (annotations, network, choice) in [
         (vec![], Some("net-conf"), matching("conf-*", "")),
         (vec![(names::CLASS, "dmz"), (names::FLOATING_NETWORK, "own")], Some("net-class"), matching("", "dmz")),
-        (vec![(names::FLOATING_NETWORK, ""), (names::FLOATING_SUBNET, "")], None, Choice::Any),
+        // Only an empty network takes the place of the configuration's.
+        (vec![(names::FLOATING_NETWORK, ""), (names::FLOATING_SUBNET, "")], None, matching("conf-*", "")),
+        (vec![(names::FLOATING_SUBNET_ID, "")], Some("net-conf"), matching("conf-*", "")),
+        (vec![(names::FLOATING_SUBNET, " ")], Some("net-conf"), matching("conf-*", "")),
+        (vec![(names::FLOATING_SUBNET_TAGS, "")], Some("net-conf"), matching("conf-*", "")),
+        (
+            vec![(names::FLOATING_SUBNET, ""), (names::FLOATING_SUBNET_TAGS, "own")],
+            Some("net-conf"),
+            matching("", "own"),
+        ),
         (
             vec![(names::FLOATING_SUBNET_ID, "s-1"), (names::FLOATING_SUBNET, "x")],
             Some("net-conf"),

@@ -40,7 +40,7 @@ struct Write {
     node: Box<str>,
     /// None of a machine.
     kind: Option<AddressKind>,
-    /// When the API server took it; none before.
+    /// When the API server took it, or gave no answer; none before.
     done: Option<Instant>,
 }
 
@@ -84,25 +84,25 @@ impl NodeIndex {
         });
     }
 
-    /// The Nodes that are about to have it, beside this one.
-    fn writers(
-        &self,
-        target: &AddressTarget,
-        node: &Node,
-        nodes: &Store<Node>,
-    ) -> impl Iterator<Item = (&Write, Arc<Node>)> {
-        let others =
-            self.writes.get(target).into_iter().flatten().filter(move |one| one.node != node.name && one.counts());
-        others.filter_map(move |one| Some((one, nodes.get(&ObjectRef::new(&one.node))?)))
+    /// The Nodes that are about to have it.
+    fn writers(&self, target: &AddressTarget, nodes: &Store<Node>) -> impl Iterator<Item = (&Write, Arc<Node>)> {
+        let all = self.writes.get(target).into_iter().flatten().filter(|one| one.counts());
+        all.filter_map(move |one| Some((one, nodes.get(&ObjectRef::new(&one.node))?)))
     }
 
     /// From now on this Node has it, or is about to.
     fn begin(&mut self, target: &AddressTarget, node: &Node, kind: Option<AddressKind>, write: &mut AddressWrite) {
         self.names.insert(target.clone(), node.name.clone());
         let writes = self.writes.entry(target.clone()).or_default();
-        if !writes.iter().any(|one| one.node == node.name) {
-            writes.push(Write { node: node.name.clone(), kind, done: None });
-            write.targets.push(target.clone());
+        // What is over protects nothing that begins.
+        writes.retain(Write::counts);
+        match writes.iter_mut().find(|one| one.node == node.name) {
+            // What an earlier write gave, or may have given, is kept whatever becomes of this one.
+            Some(earlier) => earlier.done = earlier.done.map(|_| Instant::now()),
+            None => {
+                writes.push(Write { node: node.name.clone(), kind, done: None });
+                write.targets.push(target.clone());
+            }
         }
     }
 }
@@ -140,7 +140,31 @@ impl ClusterAddresses {
                 return Some(clash);
             }
         }
+        // Whoever takes an address for a Service looks and says so under this lock: the later one of the two sees the earlier one. Always
+        // this lock first, then that of the index.
+        let _reserved = match target {
+            AddressTarget::Ip(ip) if !self.shares_nodes => {
+                let reserved = self.reserved.lock();
+                if let Some(clash) = self.balancer_to_be(*ip, &reserved) {
+                    return Some(clash);
+                }
+                Some(reserved)
+            }
+            _ => None,
+        };
         self.another_with(node, target, kind, write)
+    }
+
+    /// A Node that is about to have it, or has got it a moment ago.
+    pub(super) fn node_to_be(&self, ip: IpAddr) -> Option<AddressClash> {
+        let nodes = self.nodes.as_ref()?;
+        let target = AddressTarget::Ip(ip);
+        let index = self.index.lock();
+        // A write that the store shows is none any more, and whoever asks may have looked at the store before.
+        let shown = index.names.get(&target).and_then(|name| nodes.get(&ObjectRef::new(name)));
+        let shown = shown.filter(|node| ips_of_node(node).any(|known| known == ip));
+        let node = shown.or_else(|| index.writers(&target, nodes).map(|(_, node)| node).next())?;
+        Some(AddressClash::Node(node.name_any()))
     }
 
     /// Another Node that has it, or whose pods have it.
@@ -176,9 +200,8 @@ impl ClusterAddresses {
                 return Some(AddressClash::PodRange(range));
             }
         }
-        if let Some((_, other)) =
-            index.writers(target, node, nodes).find(|(one, other)| is_written(one, other, target, kind))
-        {
+        let is_in_the_way = |one: &Write, other: &Node| other.name != node.name && is_written(one, other, target, kind);
+        if let Some((_, other)) = index.writers(target, nodes).find(|(one, other)| is_in_the_way(one, other)) {
             return Some(AddressClash::Node(other.name_any()));
         }
         index.begin(target, node, Some(kind), write);
@@ -195,7 +218,8 @@ impl ClusterAddresses {
         let has_it = |other: &Node| other.name != node.name && other.provider_id.as_deref() == Some(id);
         let holder = index.names.get(&target).and_then(|name| nodes.get(&ObjectRef::new(name)));
         let holder = holder.filter(|other| has_it(other) && !is_silent(other));
-        let writer = || index.writers(&target, node, nodes).map(|(_, other)| other).find(|other| !is_silent(other));
+        let is_in_the_way = |other: &Node| other.name != node.name && !is_silent(other);
+        let writer = || index.writers(&target, nodes).map(|(_, other)| other).find(|other| is_in_the_way(other));
         let other = holder.or_else(writer);
         if other.is_none() {
             index.begin(&target, node, None, write);
@@ -237,7 +261,7 @@ pub(crate) struct AddressWrite {
 }
 
 impl AddressWrite {
-    /// The API server has taken them.
+    /// The API server has taken them, or may have: it gave no answer.
     pub(crate) fn done(mut self) {
         let mut index = self.index.lock();
         for target in std::mem::take(&mut self.targets) {

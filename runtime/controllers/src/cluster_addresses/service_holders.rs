@@ -1,6 +1,7 @@
 //! Which Service has an address, or is about to get it.
 //!
-//! What is being written is in the store later. Two Services whose providers name the same address at that moment would both get it.
+//! What is being written is in the store later. Two Services, or a Service and a Node, whose providers name the same address at that moment would
+//! both get it.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -55,7 +56,8 @@ impl ClusterAddresses {
         let wanted: Vec<IpAddr> = wanted.iter().filter(|ip| known.insert(**ip)).copied().collect();
         let new: HashSet<IpAddr> = wanted.iter().filter(|ip| !own.contains(ip)).copied().collect();
         let holders = self.holders(service, &new, shared, &has_given_up);
-        // Until all are taken: nobody else looks meanwhile.
+        // Until all are taken: nobody else looks meanwhile, neither for a Service nor for a Node. Always this lock first, then that of the index
+        // of Nodes.
         let mut reserved = self.reserved.lock();
         let clash = |ip: &IpAddr| {
             let reserved_for = || {
@@ -63,7 +65,8 @@ impl ClusterAddresses {
                 let other = others.find(|other| may_have(service, other) && !has_given_up(other))?;
                 Some(AddressClash::LoadBalancer(name_of(&other)))
             };
-            let other = || holders.get(ip).cloned().or_else(reserved_for);
+            let node = || if shared.nodes { None } else { self.node_to_be(*ip) };
+            let other = || holders.get(ip).cloned().or_else(node).or_else(reserved_for);
             self.clash(*ip).or_else(|| if new.contains(ip) { other() } else { None })
         };
         if let Some(refused) = wanted.iter().find_map(|ip| Some((*ip, clash(ip)?))) {
@@ -144,6 +147,13 @@ impl ClusterAddresses {
             let service = self.services.as_ref()?.get(&one.service)?;
             (service.metadata.uid == one.uid).then_some(service)
         })
+    }
+
+    /// A Service whose load balancer is about to have it.
+    pub(super) fn balancer_to_be(&self, ip: IpAddr, reserved: &Reservations) -> Option<AddressClash> {
+        let mut all = self.reserved_for(ip, reserved);
+        let service = all.find(|service| is_load_balancer(service) && !is_deleting(service))?;
+        Some(AddressClash::LoadBalancer(name_of(&service)))
     }
 }
 

@@ -1,6 +1,7 @@
+use std::cell::RefCell;
 use std::convert::Infallible;
 
-use ccm_cloud::AddressKind;
+use ccm_cloud::{AddressKind, SharedAddresses};
 use http::Response;
 use k8s_openapi::api::core::v1::Service;
 use kube::client::Body;
@@ -10,7 +11,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::{Log, node};
+use crate::testing::{Log, node, service};
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -210,7 +211,7 @@ async fn who_has_the_addresses_of_a_load_balancer_is_looked_up_once_for_all_of_t
             looked.set(looked.get() + 1);
             false
         };
-        let taken = addresses.take_for(&new, &wanted, ccm_cloud::SharedAddresses::default(), look);
+        let taken = addresses.take_for(&new, &wanted, SharedAddresses::default(), look);
         let refused = taken.err().map(|(ip, clash)| format!("{ip} is {clash}"));
         (refused, looked.get())
     };
@@ -268,4 +269,80 @@ async fn no_node_gets_an_address_of_anothers_pods_or_of_a_load_balancer() {
     addresses.note(&other);
     store.apply_watcher_event(&Event::Apply(other));
     assert_eq!(["10.244.1.7", "10.244.3.7"].map(told), [false, true]);
+}
+
+/// A Node is about to get an address.
+fn begin(addresses: &ClusterAddresses, name: &str, text: &str) -> Result<AddressWrite, AddressClash> {
+    let place = address_target::AddressTarget::of(text).unwrap();
+    let mut write = addresses.write_of(name);
+    let new = node(name).tainted().object();
+    addresses.clash_of_node(&new, &place, AddressKind::InternalIp, &mut write).map_or(Ok(write), Err)
+}
+
+/// Neither was in the store: both got it, and kept it for ever.
+#[tokio::test(start_paused = true)]
+async fn of_a_node_and_a_service_that_are_written_at_the_same_moment_one_gets_the_address() {
+    const IP: &str = "203.0.113.9";
+    let (nodes, mut store) = reflector::store::<Node>();
+    store.apply_watcher_event(&Event::Apply(node("new").tainted().object()));
+    let (services, mut writer) = reflector::store::<Service>();
+    let web: Service = service("web").object();
+    writer.apply_watcher_event(&Event::Apply(web.clone()));
+    for shares_nodes in [false, true] {
+        let fresh = || {
+            ClusterAddresses::new(AddressSources {
+                nodes: Some(nodes.clone()),
+                services: Some(services.clone()),
+                shares_nodes,
+                ..AddressSources::default()
+            })
+        };
+        let take = |addresses: &ClusterAddresses, nodes: bool| {
+            let shared = SharedAddresses { services: false, nodes };
+            addresses.take_for(&web, &[ip(IP)], shared, |_| false).err().map(|(_, clash)| clash)
+        };
+        // The Node is the first.
+        let of_node = Some(AddressClash::Node("new".to_owned()));
+        let addresses = fresh();
+        let write = begin(&addresses, "new", IP).unwrap();
+        assert_eq!(take(&addresses, false), of_node);
+        write.done();
+        assert_eq!(take(&addresses, false), of_node, "not seen yet");
+        assert_eq!(take(&addresses, true), None, "it is declared and granted");
+        let addresses = fresh();
+        drop(begin(&addresses, "new", IP).unwrap());
+        assert_eq!(take(&addresses, false), None, "that has failed");
+        // The Service is.
+        let of_web = Some(AddressClash::LoadBalancer("default/web".to_owned())).filter(|_| !shares_nodes);
+        assert_eq!(begin(&addresses, "new", IP).err(), of_web, "{shares_nodes}");
+        tokio::time::advance(Duration::from_secs(120)).await;
+        assert!(begin(&addresses, "new", IP).is_ok(), "not for ever");
+    }
+}
+
+/// What the store shows is being written no more, and the Service's look at the store was before.
+#[tokio::test(start_paused = true)]
+async fn no_service_gets_an_address_that_the_store_shows_at_a_node_just_after_it_was_looked_for_there() {
+    let (nodes, mut store) = reflector::store::<Node>();
+    store.apply_watcher_event(&Event::Apply(node("new").tainted().object()));
+    let store = RefCell::new(store);
+    let (services, mut writer) = reflector::store::<Service>();
+    let given_up = service("old").with("/status/loadBalancer", "ingress", json!([{ "ip": "203.0.113.8" }]));
+    writer.apply_watcher_event(&Event::Apply(given_up.object()));
+    let addresses = ClusterAddresses::new(AddressSources {
+        nodes: Some(nodes),
+        services: Some(services),
+        ..AddressSources::default()
+    });
+    begin(&addresses, "new", "203.0.113.9").unwrap().done();
+    // The Services are gone through after the Nodes.
+    let shown = |_: &Service| {
+        let new: Node = node("new").address("InternalIP", "203.0.113.9").object();
+        store.borrow_mut().apply_watcher_event(&Event::Apply(new.clone()));
+        addresses.note(&new);
+        true
+    };
+    let wanted = ["203.0.113.9", "203.0.113.8"].map(ip);
+    let taken = addresses.take_for(&service("web").object(), &wanted, SharedAddresses::default(), shown);
+    assert_eq!(taken.err(), Some((ip("203.0.113.9"), AddressClash::Node("new".to_owned()))));
 }

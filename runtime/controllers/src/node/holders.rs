@@ -352,4 +352,24 @@ mod tests {
         bench.store.apply_watcher_event(&Event::Delete(gone));
         assert!(takes(&bench, "new", ID).is_ok());
     }
+
+    /// The try after one without an answer ended what that one may have given, or was not protected itself.
+    #[tokio::test(start_paused = true)]
+    async fn what_an_earlier_write_may_have_given_is_kept_through_the_next_one_and_then_for_a_while() {
+        let bench = bench(vec![node("a").tainted(), node("b").tainted()]);
+        let takes = |name: &str| bench.holders.take_machine(&node(name).tainted().object(), "fake://1");
+        let holder = |name: &str| takes(name).err();
+        takes("a").unwrap().done();
+        tokio::time::advance(Duration::from_secs(59)).await;
+        let next = takes("a").unwrap();
+        tokio::time::advance(Duration::from_secs(59)).await;
+        assert_eq!(holder("b").as_deref(), Some("a"), "it is being written again");
+        drop(next);
+        assert_eq!(holder("b").as_deref(), Some("a"), "that has failed, and the first may have not");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let next = takes("a").unwrap();
+        assert_eq!(holder("b").as_deref(), Some("a"), "what is over protects nothing that begins");
+        drop(next);
+        assert_eq!(holder("b"), None);
+    }
 }

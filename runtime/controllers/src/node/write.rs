@@ -130,13 +130,13 @@ impl NodeWriter {
                 Some(wanted) => self.patch_addresses(&live.node, &wanted).await.map(|node| (node, false)),
                 None => self.patch_initial(&live.node, found).await.map(|node| (node, true)),
             };
+            if may_be_done(&sent) {
+                let written = if is_last { machine } else { write };
+                written.into_iter().for_each(AddressWrite::done);
+            }
             match sent {
-                Ok((node, true)) => {
-                    machine.into_iter().for_each(AddressWrite::done);
-                    return Ok(Written::Changed(Box::new(node)));
-                }
+                Ok((node, true)) => return Ok(Written::Changed(Box::new(node))),
                 Ok((node, false)) => {
-                    write.into_iter().for_each(AddressWrite::done);
                     has_addresses = true;
                     live.node = Arc::new(node);
                 }
@@ -163,11 +163,12 @@ impl NodeWriter {
             let Some(wanted) = wanted.filter(|wanted| addresses::differ(&live.node, wanted)) else {
                 return Ok(Written::Nothing);
             };
-            match self.patch_addresses(&live.node, &wanted).await {
-                Ok(node) => {
-                    write.into_iter().for_each(AddressWrite::done);
-                    return Ok(Written::Changed(Box::new(node)));
-                }
+            let sent = self.patch_addresses(&live.node, &wanted).await;
+            if may_be_done(&sent) {
+                write.into_iter().for_each(AddressWrite::done);
+            }
+            match sent {
+                Ok(node) => return Ok(Written::Changed(Box::new(node))),
                 Err(error) => {
                     if let Some(ended) = self.after(error, &mut live).await? {
                         return Ok(ended);
@@ -307,6 +308,11 @@ impl Live {
             ConstantBuilder::new().with_delay(CONFLICT_DELAY).with_max_times(MAX_ATTEMPTS - 1).with_jitter().build();
         Self { node, delays }
     }
+}
+
+/// Whether the API server has taken a write, or may have. The watch may not tell for a while, since what lost the answer has lost that as well.
+fn may_be_done<T>(sent: &Result<T, ApiError>) -> bool {
+    sent.as_ref().err().is_none_or(ApiError::is_unanswered)
 }
 
 fn provided_ip(node: &Node, reason: ProvidedIpError) -> WriteError {

@@ -52,7 +52,7 @@ impl Syncer {
     ///
     /// # Errors
     ///
-    /// The API server does not say what was noted: no Node may be deleted yet.
+    /// The API server gives no answer about what was noted, or about the Events: no Node may be deleted yet.
     pub(crate) async fn recall(&self) -> Result<(), ApiError> {
         let noted = async {
             match &self.journal {
@@ -65,6 +65,8 @@ impl Syncer {
         let mut deletions = noted?;
         match told {
             Ok(told) => deletions.extend(told),
+            // What was not noted, for lack of a right or of room, they alone tell.
+            Err(error) if error.is_unanswered() => return Err(error),
             Err(error) => tracing::warn!(
                 %error,
                 "deletions of Nodes from before the start cannot be read (list events in the namespace default): only those count that were noted before they happened"

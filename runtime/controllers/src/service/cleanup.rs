@@ -149,11 +149,8 @@ impl Syncer {
         let Some(provider) = self.still(provider) else { return Err(None) };
         self.is_as_before(key, service, &provider).await?;
         // Last, since all before takes its time.
-        let newest = self.store.get(key).map(|seen| self.memory.newest(key, seen));
-        if newest.is_some_and(|newest| self.work(key, &newest) != Work::Orphan(Some(provider.member))) {
-            return Err(None);
-        }
-        if self.is_withdrawn(&provider) {
+        let work = Work::Orphan(Some(provider.member));
+        if !self.is_still_to_do(key, service, work) || self.is_withdrawn(&provider) {
             return Err(None);
         }
         let call = self
@@ -306,8 +303,8 @@ impl Syncer {
         self.reporter(key, service).event(Severity::Normal, reason, message).await;
     }
 
-    /// Nothing of the Service's own is left in the cloud when this succeeds. `Err(None)`: it is to be decided anew. The Service wants
-    /// its load balancer again, or another component is there.
+    /// Nothing of the Service's own is left in the cloud when this succeeds. `Err(None)`: it is to be decided anew. The owner has changed
+    /// their mind, or another component is there.
     async fn delete(
         &self,
         key: &Key,
@@ -342,7 +339,8 @@ impl Syncer {
             Bequest::Stays(why) => return Ok(Left::Alone(why)),
         };
         // Last, since all before takes its time.
-        if self.is_wanted_again(key, service) || self.is_withdrawn(&provider) {
+        let work = Work::Cleanup(provider.member);
+        if !self.is_still_to_do(key, service, work) || self.is_withdrawn(&provider) {
             return Err(None);
         }
         self.reporter(key, service).announce(purpose).await;
@@ -366,12 +364,9 @@ impl Syncer {
         }
     }
 
-    /// Whether the same Service became one with a load balancer again while the deletion waited for its turn.
-    fn is_wanted_again(&self, key: &Key, service: &Service) -> bool {
-        let Some(seen) = self.store.get(key).filter(|seen| seen.metadata.uid == service.metadata.uid) else {
-            return false;
-        };
-        let newest = self.memory.newest(key, seen);
-        matches!(self.work(key, &newest), Work::Serve(_))
+    /// Whether this is what the Service asks for, after it has waited for its turn. One that is gone asks for nothing else.
+    fn is_still_to_do(&self, key: &Key, service: &Service, work: Work) -> bool {
+        let same = self.store.get(key).filter(|seen| seen.metadata.uid == service.metadata.uid);
+        same.is_none_or(|seen| self.work(key, &self.memory.newest(key, seen)) == work)
     }
 }

@@ -35,9 +35,10 @@ impl Syncer {
         };
         let seen = self.backends.seen();
         let Some(now) = self.revalidated(key, &job) else { return Verdict::After(Duration::ZERO) };
-        if let Err(verdict) = Box::pin(self.is_still_free(key, &now)).await {
-            return verdict;
-        }
+        let _taking = match Box::pin(self.is_still_free(key, &now)).await {
+            Ok(taking) => taking,
+            Err(verdict) => return verdict,
+        };
         let verdict = match Box::pin(self.in_time(Task::Update, self.follow(key, now))).await {
             Ok(Ok(now)) => {
                 let error = SyncError::Cloud { task: Task::Read, failure };

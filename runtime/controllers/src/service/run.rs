@@ -139,9 +139,10 @@ impl Syncer {
         let seen = self.backends.seen();
         let now = self.revalidated(key, &job).filter(|now| now.held.is_some() == job.held.is_some());
         let Some(now) = now else { return Verdict::After(Duration::ZERO) };
-        if let Err(verdict) = Box::pin(self.is_still_free(key, &now)).await {
-            return verdict;
-        }
+        let _taking = match Box::pin(self.is_still_free(key, &now)).await {
+            Ok(taking) => taking,
+            Err(verdict) => return verdict,
+        };
         self.memory.with(key, |entry| entry.decides(&now.plan));
         let task = if now.plan.action == Action::UpdateHosts { Task::Update } else { Task::Ensure };
         let verdict = match Box::pin(self.in_time(task, self.act(key, now))).await {

@@ -7,10 +7,12 @@ use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 
 use super::backends::Seen;
+use super::claims::Taking;
 use super::error::{SyncError, Task};
 use super::job::Job;
 use super::key::Key;
 use super::locks::Held;
+use super::offer::Offer;
 use super::operation::Operation;
 use super::plan::Action;
 use super::provider::Provider;
@@ -53,27 +55,36 @@ impl Syncer {
     }
 
     /// Judges an offer once more before it is taken, because the run may have waited long for its turn; and a name that leads to a load
-    /// balancer, where there is no offer.
+    /// balancer, where there is no offer. Until what this returns is dropped, nobody else takes it over.
     ///
     /// # Errors
     ///
     /// It is not what it was, or another's, or nobody can tell.
-    pub(crate) async fn is_still_free(&self, key: &Key, job: &Job) -> Result<(), Verdict> {
+    pub(crate) async fn is_still_free(&self, key: &Key, job: &Job) -> Result<Option<Taking<'_>>, Verdict> {
         if job.is_undecided {
             return Err(Verdict::After(Duration::ZERO));
         }
+        let offer = self.offer(key, &job.service, &job.provider);
         match self.is_as_before(key, &job.service, &job.provider).await {
             Ok(()) => {}
             Err(None) => return Err(Verdict::After(Duration::ZERO)),
             Err(Some(error)) => return Err(self.not_served(key, job, error).await),
         }
+        let taking = match offer {
+            Some(Offer::Free { load_balancer, .. }) => {
+                let holder = (key.clone(), job.service.metadata.uid.clone());
+                let taking = self.claims.taking(job.provider.member, &load_balancer, holder);
+                Some(taking.ok_or(Verdict::After(Duration::ZERO))?)
+            }
+            Some(Offer::Own | Offer::Nothing | Offer::Anothers { .. }) | None => None,
+        };
         if job.plan.action != Action::Ensure {
-            return Ok(());
+            return Ok(taking);
         }
         let by_name =
             self.in_time(Task::Adopt, self.is_not_anothers_by_name(&job.service, &job.provider, job.is_anothers)).await;
         match by_name.and_then(|by_name| by_name) {
-            Ok(()) => Ok(()),
+            Ok(()) => Ok(taking),
             Err(error) => Err(self.not_served(key, job, error).await),
         }
     }

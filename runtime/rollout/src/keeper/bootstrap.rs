@@ -1,8 +1,10 @@
 //! The first component of a process: until there is one, nothing is written to the cluster for the provider.
 //!
 //! The last good one of the state folder is tried first, and the source only when that holds none, or one that cannot be used: what is proven goes
-//! before what nobody has tried. One that only lacks an answer of its cloud or of the other replicas is waited for. Once it serves, the source is looked at, and what that holds goes through the gate as any other component.
-//! So does the last good one here: it was proven with another configuration, perhaps, or by another host.
+//! before what nobody has tried. One that only lacks an answer of its cloud or of the other replicas is waited for; one that was rejected for
+//! another reason that may pass is asked once more before the one of the source takes its place. Once it serves, the source is looked at, and
+//! what that holds goes through the gate as any other component. So does the last good one here: it was proven with another configuration,
+//! perhaps, or by another host.
 
 use std::time::Duration;
 
@@ -14,7 +16,7 @@ use tokio::time::Instant;
 use super::poll::failed_before;
 use super::report::{Candidate, without_request_ids};
 use super::share::Share;
-use super::{Keeper, KeptSlot, MAX_DELAY, check};
+use super::{Judged, Keeper, KeptSlot, MAX_DELAY, check};
 use crate::gate::{self, Rejected, Step, Unpacked};
 use crate::pipeline::{NotAdmitted, Optimise, Taken};
 use crate::slot::Slot;
@@ -78,38 +80,8 @@ impl Keeper {
     pub(super) async fn try_once(&mut self, waits: &mut Option<String>) -> Result<Taken, NotAdmitted> {
         let named = self.hear_first().await?;
         self.blame_the_dead().await;
-        if let Some(before) = waits.take() {
-            match self.stored().await {
-                Ok(Some(taken)) => {
-                    let version = &taken.release.version.version;
-                    tracing::info!(source = self.source, version, "the last good component serves");
-                    // What the source holds is looked at next, whether or not that has changed.
-                    self.retry.now();
-                    return Ok(taken);
-                }
-                Ok(None) => {}
-                Err(error) => {
-                    // A file that nobody can read is not waited for: the cloud-config may be written for the component of the source.
-                    let is_local = matches!(error, NotAdmitted::LocalFile(_));
-                    let rejected = error.into_rejected();
-                    let may_pass = !is_local && (rejected.may_pass_later() || rejected.step == Step::Probation);
-                    let is_unanswered = may_pass && rejected.is_unanswered();
-                    let error = without_request_ids(&format!("{:#}", rejected.error));
-                    if error != before {
-                        tracing::warn!(source = self.source, error, "the last good component cannot be used");
-                    }
-                    *waits = may_pass.then(|| error.clone());
-                    // One that is proven does not give way to an untried one for want of an answer: of the other replicas, or of its cloud. Who
-                    // asks no cloud would take its place, and nobody could judge what that one does.
-                    self.heard()?;
-                    if is_unanswered && !self.config.allow_provider_change {
-                        let error = anyhow!(
-                            "the last good component waits for its cloud: {error}; if another one is to take its place untried, use --allow-provider-change"
-                        );
-                        return Err(Rejected::at(Step::Check, error).into());
-                    }
-                }
-            }
+        if let Some(taken) = self.last_good(waits).await? {
+            return Ok(taken);
         }
         let packed = self.fetch().await?;
         self.uid.clone_from(&packed.uid);
@@ -120,9 +92,63 @@ impl Keeper {
         {
             return Err(rejected.into());
         }
+        if waits.is_some() && !self.config.allow_provider_change {
+            // This one is untried, and would be kept in the place of the last good one. While it was in the gate, what that one lacked may have
+            // come, such as a new credential: it is asked once more first. Afterwards this one begins anew, since the two share what they
+            // capture and find.
+            drop(self.admit_first(unpacked.clone(), named.clone()).await?);
+            tracing::info!(
+                source = self.source,
+                "before the component of the source serves, the last good one is asked again"
+            );
+            if let Some(taken) = self.last_good(waits).await? {
+                return Ok(taken);
+            }
+        }
         let taken = self.admit_first(unpacked, named).await?;
-        self.judged = Some(mark);
+        self.judged = Some(Judged { mark, rejected: None });
         Ok(taken)
+    }
+
+    /// The last good one, if it `waits` and can be taken now.
+    ///
+    /// # Errors
+    ///
+    /// It lacks an answer alone, so that no other one is to take its place.
+    async fn last_good(&mut self, waits: &mut Option<String>) -> Result<Option<Taken>, NotAdmitted> {
+        let Some(before) = waits.take() else { return Ok(None) };
+        match self.stored().await {
+            Ok(Some(taken)) => {
+                let version = &taken.release.version.version;
+                tracing::info!(source = self.source, version, "the last good component serves");
+                // What the source holds is looked at next, whether or not that has changed.
+                self.retry.now();
+                Ok(Some(taken))
+            }
+            Ok(None) => Ok(None),
+            Err(error) => {
+                // A file that nobody can read is not waited for: the cloud-config may be written for the component of the source.
+                let is_local = matches!(error, NotAdmitted::LocalFile(_));
+                let rejected = error.into_rejected();
+                let may_pass = !is_local && (rejected.may_pass_later() || rejected.step == Step::Probation);
+                let is_unanswered = may_pass && rejected.is_unanswered();
+                let error = without_request_ids(&format!("{:#}", rejected.error));
+                if error != before {
+                    tracing::warn!(source = self.source, error, "the last good component cannot be used");
+                }
+                *waits = may_pass.then(|| error.clone());
+                // One that is proven does not give way to an untried one for want of an answer: of the other replicas, or of its cloud. Who
+                // asks no cloud would take its place, and nobody could judge what that one does.
+                self.heard()?;
+                if is_unanswered && !self.config.allow_provider_change {
+                    let error = anyhow!(
+                        "the last good component waits for its cloud: {error}; if another one is to take its place untried, use --allow-provider-change"
+                    );
+                    return Err(Rejected::at(Step::Check, error).into());
+                }
+                Ok(None)
+            }
+        }
     }
 
     /// The last good one, when there is one.
@@ -168,7 +194,7 @@ impl Keeper {
     }
 
     /// Puts the first provider into its slot. There is no other to return to, so that it is proven.
-    fn begin(&mut self, taken: Taken) -> Slot<Provider> {
+    pub(super) fn begin(&mut self, taken: Taken) -> Slot<Provider> {
         let times = self.took(&taken, Duration::ZERO, None);
         let Taken { release, bytes, signature, look, missed, .. } = taken;
         (self.look, self.missed) = (look, missed);

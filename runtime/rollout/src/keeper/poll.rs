@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use tokio::time::Instant;
 
-use super::Keeper;
+use super::{Judged, Keeper};
 use crate::gate::{self, Rejected, Step};
 use crate::pipeline::NotAdmitted;
 use crate::slot::Refusals;
@@ -43,7 +43,7 @@ impl Keeper {
     /// What the source holds, if that stays the same.
     async fn settled(&mut self) -> Result<Held, Rejected> {
         let before = self.read().await.map(|packed| packed.mark()).ok();
-        if before.is_some() && before == self.judged {
+        if before.is_some() && before == self.judged.as_ref().map(|judged| judged.mark) {
             return Ok(Held::Judged);
         }
         self.meanwhile(tokio::time::sleep(self.settings.settle)).await;
@@ -79,7 +79,7 @@ impl Keeper {
         let gate = Instant::now();
         match self.admit(packed, read).await {
             Ok(is_judged) => {
-                self.judged = is_judged.then_some(mark);
+                self.judged = is_judged.then_some(Judged { mark, rejected: None });
                 if !is_judged {
                     // Through the gate again, against whoever is proven now.
                     self.retry.now();
@@ -88,8 +88,10 @@ impl Keeper {
             Err(rejected) => {
                 self.audience.metrics.took(&self.source, "rejected", gate.elapsed());
                 // Where it is tried again, whatever comes next is looked at, also when that is what serves.
-                self.judged = (!rejected.may_pass_later()).then_some(mark);
+                self.judged = (!rejected.may_pass_later()).then(|| Judged { mark, rejected: rejected.digest.clone() });
                 self.reject_for_now(rejected).await;
+                // Others may have proven it while it was in the gate, or before.
+                self.judge_again();
             }
         }
     }

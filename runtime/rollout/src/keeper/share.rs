@@ -235,6 +235,23 @@ impl Keeper {
         if is_new {
             self.remember().await;
         }
+        self.judge_again();
+    }
+
+    /// What was rejected here for good, and is proven elsewhere, goes through the gate once more: it may have been rejected for answers that
+    /// came by chance, and the replicas would keep different components.
+    pub(super) fn judge_again(&mut self) {
+        let proven = self.share.as_ref().and_then(|share| share.entry.proven.as_ref());
+        // Once each time that it is proven: what differs for good would be in the gate for ever.
+        self.judged_again.take_if(|digest| proven != Some(&*digest));
+        let rejected = self.judged.as_ref().and_then(|judged| judged.rejected.as_ref());
+        if rejected.is_none() || rejected != proven || self.judged_again.is_some() {
+            return;
+        }
+        tracing::info!(source = self.source, digest = rejected, "another replica has proven what was rejected here");
+        self.judged_again = rejected.cloned();
+        self.judged = None;
+        self.retry.now();
     }
 
     /// The counter of a component that is proven keeps older ones out from now on.

@@ -1,6 +1,6 @@
 //! When the security group of a Service closes what it had opened: not before all members have followed.
 
-use super::groups::{good_rule, group, managed, port_of};
+use super::groups::{good_rule, group, managed, ovn, port_of};
 use super::*;
 
 const GROUPS: &str = "network GET /security-groups";
@@ -40,6 +40,12 @@ fn grouped(cloud: FakeCloud, old: &Value) -> FakeCloud {
 /// Writes to the security group, and to ports that have it.
 fn closed(cloud: &FakeCloud) -> Vec<String> {
     written(cloud).into_iter().filter(|line| line.starts_with("network ")).collect()
+}
+
+/// When the call comes again.
+fn next(done: &Done) -> (Reaction, Option<u32>) {
+    let failure = done.outcome.failure.as_ref().expect("it is not done");
+    (failure.reaction, failure.retry_after_ms)
 }
 
 /// What a Service asks for, what the cloud has and refuses, and what it has when that has passed.
@@ -100,7 +106,8 @@ fn nothing_is_closed_after_a_refusal_or_without_the_certificate_and_all_is_when_
             let cloud = cloud_of(&balancer(), std::slice::from_ref(&listener), std::slice::from_ref(&pool), &members);
             let cloud = grouped(cloud, &old_rule()).on(line, answer.clone());
             let done = call(&managed(), &host(), &service, &nodes());
-            assert_eq!(reaction(&done), Reaction::Retry, "{what}: {}", message(&done));
+            let after = if line == SECRET { 60_000 } else { 300_000 };
+            assert_eq!(next(&done), (Reaction::Retry, Some(after)), "{what}: {}", message(&done));
             assert!(cloud.lines().iter().any(|asked| asked.starts_with(line)), "{what}: {:?}", cloud.lines());
             assert_eq!(closed(&cloud), Vec::<String>::new(), "{what}");
             drop(cloud);
@@ -121,7 +128,7 @@ fn what_is_wrong_with_the_group_is_told_beside_a_refusal_and_tried_again() {
     let other = with(listener(), json!({ "id": "listener-2", "protocol_port": 8080, "default_pool_id": null }));
     let tls = (names::TLS_CONTAINER, "https://kms/v1/secrets/s-1");
     let missing = Reply::json(404, json!({ "description": "Secret not found." }).to_string());
-    let calls: [(Call, _, _, _, _); 8] = [
+    let calls: [(Call, _, _, _, _); 9] = [
         (ensure, vec![(names::CONNECTION_LIMIT, "7")], listener(), (LISTENER, no(limit)), limit),
         (ensure, vec![], other.clone(), (MAKE_LISTENER, no("no room")), "no room"),
         (update_backends, vec![], other, (MAKE_LISTENER, no("no room")), "no room"),
@@ -130,6 +137,7 @@ fn what_is_wrong_with_the_group_is_told_beside_a_refusal_and_tried_again() {
         (ensure, vec![(names::CLASS, "none")], listener(), (LISTENER, no("")), "invalid loadbalancer class"),
         (ensure, vec![tls], listener(), (SECRET, missing), "secrets/s-1 is not there"),
         (ensure, vec![], listener(), (FLOATING, Reply::status(500)), "floatingips: 500"),
+        (ensure, vec![], listener(), (FLOATING, Reply::status(403)), "floatingips: 403"),
     ];
     for (call, annotations, listener, (line, answer), words) in calls {
         let pool = if line == MAKE_LISTENER { with(pool(), json!({ "listeners": [] })) } else { pool() };
@@ -148,25 +156,71 @@ fn what_is_wrong_with_the_group_is_told_beside_a_refusal_and_tried_again() {
     }
 }
 
-/// While Octavia is at work or in trouble, where the cloud wants to be left alone, and while there is no address yet.
+/// While Octavia is at work or in trouble, where the cloud wants to be left alone, and while there is no address yet. What is refused for
+/// good is asked for again sooner than a quota is looked at.
 #[test]
-fn what_is_wrong_with_the_group_changes_nothing_of_when_to_look_again() {
-    let slower = Reply::json(429, "{}").header("retry-after", "30");
+fn what_is_wrong_with_the_group_is_told_and_changes_nothing_of_when_to_look_again() {
+    let slower = || Reply::json(429, "{}").header("retry-after", "30");
     let without_address = || with(balancer(), json!({ "vip_address": "" }));
     let quota = json!({ "NeutronError": { "type": "OverQuota", "message": "Quota exceeded." } }).to_string();
-    for (balancer, second, answer, expected) in [
-        (balancer(), 9, accepted(), Reaction::Pending),
-        (balancer(), 9, Reply::status(503), Reaction::Retry),
-        (balancer(), 9, slower, Reaction::Throttled),
-        (balancer(), 2, accepted(), Reaction::Quota),
-        (without_address(), 2, accepted(), Reaction::Pending),
+    for (balancer, second, line, answer, expected) in [
+        (balancer(), 9, MEMBERS, accepted(), (Reaction::Pending, Some(2_000))),
+        (balancer(), 9, MEMBERS, Reply::status(503), (Reaction::Retry, None)),
+        (balancer(), 9, MEMBERS, slower(), (Reaction::Throttled, Some(30_000))),
+        (balancer(), 9, MEMBERS, no("no"), (Reaction::Retry, Some(300_000))),
+        (balancer(), 2, FLOATING, slower(), (Reaction::Throttled, Some(30_000))),
+        (balancer(), 2, FLOATING, Reply::status(403), (Reaction::Unauthorized, None)),
+        (balancer(), 2, MEMBERS, accepted(), (Reaction::Quota, None)),
+        (without_address(), 2, MEMBERS, accepted(), (Reaction::Pending, None)),
     ] {
         let _cloud = cloud_of(&balancer, &[listener()], &[pool()], &[member(1), member(second)])
             .on("network POST /security-groups", Reply::json(409, quota.clone()))
-            .on(MEMBERS, answer);
+            .on(line, answer);
         let done = ensure(&managed(), &host(), &settled(&[]), &nodes());
-        assert_eq!(reaction(&done), expected, "{}", message(&done));
+        assert_eq!(next(&done), expected, "{}", message(&done));
+        assert!(message(&done).contains("Quota exceeded."), "{}", message(&done));
     }
+}
+
+/// The one that waited for the Service to change once kept the other one waiting, too.
+#[test]
+fn two_failures_are_tried_again_when_the_first_of_them_is_and_name_the_field_that_is_wrong() {
+    let seconds = |failure: Failure, seconds| failure.after(Duration::from_secs(seconds));
+    let (retry, invalid) = (|| Failure::retry("one"), |field: &str| Failure::invalid("one").field(field));
+    let (quota, unauthorized) = (|| Failure::quota("one"), || Failure::unauthorized("one"));
+    let (slowly, pending) = (seconds(retry(), 300), seconds(Failure::pending("one"), 2));
+    let (soon, throttled) = (seconds(Failure::conflict("one"), 60).field("b"), seconds(Failure::throttled("one"), 30));
+    for (one, other, reaction, after, field) in [
+        (invalid("a"), retry(), Reaction::Retry, None, Some("a")),
+        (invalid("a"), quota(), Reaction::Quota, None, Some("a")),
+        (invalid("a"), unauthorized(), Reaction::Unauthorized, None, Some("a")),
+        (invalid("a"), soon.clone(), Reaction::Conflict, Some(60_000), Some("a")),
+        (invalid("a"), pending.clone(), Reaction::Pending, Some(2_000), Some("a")),
+        (slowly.clone(), retry(), Reaction::Retry, None, None),
+        (slowly.clone(), soon.clone(), Reaction::Conflict, Some(60_000), Some("b")),
+        (slowly.clone(), quota(), Reaction::Retry, Some(300_000), None),
+        (soon, retry(), Reaction::Retry, None, Some("b")),
+        (unauthorized(), retry(), Reaction::Retry, None, None),
+        (pending.clone(), retry(), Reaction::Pending, Some(2_000), None),
+        (pending.clone(), unauthorized(), Reaction::Pending, Some(2_000), None),
+        (throttled.clone(), retry(), Reaction::Throttled, Some(30_000), None),
+        (throttled, pending, Reaction::Throttled, Some(30_000), None),
+    ] {
+        for (first, second) in [(one.clone(), other.clone()), (other, one)] {
+            let case = format!("{first:?} {second:?}");
+            let second = Failure { message: "other".to_owned(), ..second };
+            let told = both(first, Err::<(), _>(second));
+            let expected = Failure {
+                retry_after_ms: after,
+                field: field.map(str::to_owned),
+                ..Failure::new(reaction, "one; other")
+            };
+            assert_eq!(told, expected, "{case}");
+        }
+    }
+    let told = both(invalid("a"), Err::<(), _>(invalid("b")));
+    assert_eq!(told, Failure::invalid("one; one").field("a"), "both wait for the Service to change");
+    assert_eq!(both(invalid("a"), Ok(())), invalid("a"));
 }
 
 /// A project without a free floating IP may stay so: Nodes that have left kept the group as long.
@@ -182,9 +236,6 @@ fn what_was_open_is_closed_also_where_there_is_no_address_to_publish() {
 /// They alone keep clients out, and do not depend on where members are: once another refusal left the Service open to everybody.
 #[test]
 fn with_ovn_source_ranges_are_narrowed_whatever_is_refused_but_not_before_the_new_ones_are_let_in() {
-    let mut config = managed();
-    config.balancers.provider = "ovn".to_owned();
-    config.balancers.method = "SOURCE_IP_PORT".to_owned();
     let everybody = with(good_rule(), json!({ "id": "r-9", "remote_ip_prefix": "0.0.0.0/0" }));
     let of_ovn = with(pool(), json!({ "lb_algorithm": "SOURCE_IP_PORT" }));
     let mut service = settled(&[(names::CONNECTION_LIMIT, "7")]);
@@ -197,7 +248,7 @@ fn with_ovn_source_ranges_are_narrowed_whatever_is_refused_but_not_before_the_ne
     ] {
         let cloud = cloud_of(&balancer(), &[listener()], std::slice::from_ref(&of_ovn), &members);
         let cloud = grouped(cloud, &everybody).on(NEW_RULES, made).always(LISTENER, no("no")).on(line, no("no"));
-        let done = ensure(&config, &host(), &service, &nodes());
+        let done = ensure(&ovn(), &host(), &service, &nodes());
         assert_eq!(reaction(&done), Reaction::Retry, "{line}: {}", message(&done));
         assert_eq!(closed(&cloud), expected, "{line}");
     }
@@ -206,9 +257,6 @@ fn with_ovn_source_ranges_are_narrowed_whatever_is_refused_but_not_before_the_ne
 /// A port that does not take the group is another matter.
 #[test]
 fn with_ovn_source_ranges_are_narrowed_although_the_port_of_a_node_does_not_take_the_group() {
-    let mut config = managed();
-    config.balancers.provider = "ovn".to_owned();
-    config.balancers.method = "SOURCE_IP_PORT".to_owned();
     let everybody = with(good_rule(), json!({ "id": "r-9", "remote_ip_prefix": "0.0.0.0/0" }));
     let of_ovn = with(pool(), json!({ "lb_algorithm": "SOURCE_IP_PORT" }));
     let put = "network PUT /ports/p-1";
@@ -219,7 +267,57 @@ fn with_ovn_source_ranges_are_narrowed_although_the_port_of_a_node_does_not_take
         .on(PORTS, many("ports", &[port_of(1, &["mine"]), port_of(2, &["sg-1"])]))
         .on(put, Reply::status(403))
         .on(OLD_RULE, Reply::status(204));
-    let done = ensure(&config, &host(), &service, &nodes());
+    let done = ensure(&ovn(), &host(), &service, &nodes());
     assert!(message(&done).contains("failed to update security group for ports"), "{}", message(&done));
-    assert_eq!(closed(&cloud), [put, OLD_RULE]);
+    assert_eq!(closed(&cloud), [OLD_RULE, put]);
+}
+
+/// The one of the rule once hid the one of the port.
+#[test]
+fn with_ovn_a_rule_and_a_port_that_fail_are_both_told() {
+    let everybody = with(good_rule(), json!({ "id": "r-9", "remote_ip_prefix": "0.0.0.0/0" }));
+    let of_ovn = with(pool(), json!({ "lb_algorithm": "SOURCE_IP_PORT" }));
+    let put = "network PUT /ports/p-1";
+    let mut service = settled(&[]);
+    service.source_ranges = vec!["10.1.0.0/24".to_owned()];
+    let cloud = cloud_of(&balancer(), &[listener()], &[of_ovn], &[member(1), member(2)])
+        .on(GROUPS, many("security_groups", &[group(&json!([good_rule(), everybody]))]))
+        .on(PORTS, many("ports", &[port_of(1, &["mine"]), port_of(2, &["sg-1"])]))
+        .on(put, Reply::status(403))
+        .on(OLD_RULE, Reply::status(503));
+    let done = ensure(&ovn(), &host(), &service, &nodes());
+    assert_eq!(next(&done), (Reaction::Retry, None), "{}", message(&done));
+    for told in ["failed to update security group for ports", "security-group-rules/{id}: 503"] {
+        assert!(message(&done).contains(told), "{told}: {}", message(&done));
+    }
+    assert_eq!(closed(&cloud), [OLD_RULE, put]);
+}
+
+/// Whom the Service keeps out came in as long as something else was wrong.
+#[test]
+fn with_ovn_source_ranges_are_narrowed_whatever_octavia_is_at_and_whatever_else_cannot_be_read() {
+    let everybody = with(good_rule(), json!({ "id": "r-9", "remote_ip_prefix": "0.0.0.0/0" }));
+    let of_ovn = with(pool(), json!({ "lb_algorithm": "SOURCE_IP_PORT" }));
+    for (what, status, annotations, ports) in [
+        ("ports of Nodes that cannot be listed", "ACTIVE", vec![], Some(Reply::status(503))),
+        ("Octavia is at work", "PENDING_UPDATE", vec![], None),
+        ("Octavia has given up", "ERROR", vec![], None),
+        ("a class that there is not", "ACTIVE", vec![(names::CLASS, "none")], None),
+    ] {
+        for call in [ensure, update_backends] {
+            let mut service = settled(&annotations);
+            service.source_ranges = vec!["10.1.0.0/24".to_owned(), "192.0.2.0/24".to_owned()];
+            let balancer = with(balancer(), json!({ "provisioning_status": status }));
+            let cloud = cloud_of(&balancer, &[listener()], std::slice::from_ref(&of_ovn), &[member(1), member(2)]);
+            let cloud = match &ports {
+                Some(answer) => cloud.on(PORTS, answer.clone()),
+                None => cloud,
+            };
+            let cloud = grouped(cloud, &everybody).on(NEW_RULES, Reply::json(201, "{}"));
+            call(&ovn(), &host(), &service, &nodes());
+            assert_eq!(closed(&cloud).iter().take(2).collect::<Vec<_>>(), [NEW_RULES, OLD_RULE], "{what}");
+            let asks = cloud.lines().iter().any(|line| line.starts_with(PORTS));
+            assert_eq!(asks, status == "ACTIVE", "{what}: ports are for members");
+        }
+    }
 }

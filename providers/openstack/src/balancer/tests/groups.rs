@@ -12,6 +12,14 @@ pub(super) fn managed() -> Config {
     config
 }
 
+/// With Octavia's driver that leaves it to the security group to keep clients out.
+pub(super) fn ovn() -> Config {
+    let mut config = managed();
+    config.balancers.provider = "ovn".to_owned();
+    config.balancers.method = "SOURCE_IP_PORT".to_owned();
+    config
+}
+
 fn new(protocol: &str, port: u16, prefix: &str) -> NewRule {
     NewRule {
         security_group_id: "sg-1".to_owned(),
@@ -34,6 +42,7 @@ fn has(id: &str, protocol: &str, port: u16, prefix: &str) -> Rule {
         port_range_max: Some(port),
         remote_ip_prefix: Some(prefix.to_owned()),
         remote_group_id: None,
+        remote_address_group_id: None,
     }
 }
 
@@ -61,6 +70,13 @@ fn os_145_to_151_rules_that_are_missing_are_made_and_others_go() {
             vec![has("1", "tcp", 80, "10.1.0.9/24")],
             0,
             vec![],
+        ),
+        (
+            "protocols have numbers",
+            vec![new("tcp", 80, net), new("udp", 80, net), new("sctp", 80, net)],
+            vec![has("1", "6", 80, net), has("2", "17", 80, net), has("3", "132", 80, net), has("4", "1", 80, net)],
+            0,
+            vec!["4"],
         ),
     ] {
         let (new, old) = crate::balancer::groups::changes(&wanted, &has);
@@ -310,12 +326,9 @@ fn os_187_a_group_is_taken_off_all_ports_before_it_goes() {
 /// What the rules should be cannot be read from it; its members need the group all the same.
 #[test]
 fn a_service_that_is_refused_keeps_its_rules_and_its_new_members_get_the_group() {
-    let mut ovn = managed();
-    ovn.balancers.provider = "ovn".to_owned();
-    ovn.balancers.method = "SOURCE_IP_PORT".to_owned();
     let ranges = (names::SOURCE_RANGES, "everybody");
     for (case, config, wrong) in
-        [("another class", managed(), (names::CLASS, "none")), ("ranges that are none", ovn, ranges)]
+        [("another class", managed(), (names::CLASS, "none")), ("ranges that are none", ovn(), ranges)]
     {
         let before = with(good_rule(), json!({ "remote_ip_prefix": "192.0.2.0/24" }));
         let all = [port_of(1, &["mine"]), port_of(2, &["mine", "sg-1"])];

@@ -2,7 +2,7 @@
 
 use ccm_sdk::types::{IpFamily, Protocol, ServicePort};
 
-use super::groups::{good_rule, group, managed, port_of};
+use super::groups::{good_rule, group, managed, ovn, port_of};
 use super::*;
 
 const RULES: &str = "network POST /security-group-rules";
@@ -92,11 +92,7 @@ fn rules_have_the_protocol_the_port_and_the_family_that_are_asked_for_and_with_o
         v4("ovn: the spec before the annotation", true, narrow, Some("0.0.0.0/0"), rules("IPv4", narrow)),
         v6("ovn: ranges of IPv6", true, &["fd00:7::/32"], rules("IPv6", &["fd00:7::/32"])),
     ] {
-        let mut config = managed();
-        if case.ovn {
-            config.balancers.provider = "ovn".to_owned();
-            config.balancers.method = "SOURCE_IP_PORT".to_owned();
-        }
+        let config = if case.ovn { ovn() } else { managed() };
         let cloud = reach(&config, &asking(&case), case.family, case.subnet);
         let of_rules: Vec<_> = writes(&cloud).into_iter().filter(|(line, _)| line.contains("security-group")).collect();
         let expected = json!({ "security_group_rules": case.expected });
@@ -114,6 +110,7 @@ fn a_rule_that_differs_in_one_thing_is_made_as_it_should_be_and_the_odd_one_goes
         (json!({ "protocol": null }), true),
         (json!({ "direction": "egress" }), true),
         (json!({ "remote_group_id": "sg-9" }), true),
+        (json!({ "remote_address_group_id": "ag-9" }), true),
         (json!({ "port_range_min": 29_999 }), true),
         (json!({ "port_range_max": 30_001 }), true),
         (json!({ "port_range_min": null, "port_range_max": null }), true),
@@ -121,6 +118,8 @@ fn a_rule_that_differs_in_one_thing_is_made_as_it_should_be_and_the_odd_one_goes
         (json!({ "remote_ip_prefix": null }), true),
         (json!({}), false),
         (json!({ "ethertype": "ipv4", "protocol": "TCP", "remote_ip_prefix": "10.1.0.7/24" }), false),
+        (json!({ "protocol": "6" }), false),
+        (json!({ "protocol": "17" }), true),
     ] {
         let subnet = json!({ "id": "subnet-1", "network_id": "n", "cidr": "10.1.0.0/24", "ip_version": 4 });
         let has = json!([with(good_rule(), changes.clone())]);
@@ -135,6 +134,38 @@ fn a_rule_that_differs_in_one_thing_is_made_as_it_should_be_and_the_odd_one_goes
         let made = json!({ "security_group_rules": [rule("IPv4", "tcp", 30_000, "10.1.0.0/24")] });
         let expected = if is_odd { vec![(RULES.to_owned(), made), (gone.to_owned(), Value::Null)] } else { vec![] };
         assert_eq!(writes(&cloud), expected, "{changes}");
+    }
+}
+
+/// Neutron takes it for the one that is wanted, which it refuses as there already: when the odd one went, clients were cut off.
+#[test]
+fn with_ovn_a_rule_that_lets_the_same_clients_in_in_another_form_stays() {
+    let gone = "network DELETE /security-group-rules/r-1";
+    let v4 = (balancer(), "0.0.0.0/0");
+    let v6 = (with(balancer(), json!({ "vip_address": "fd00:10:1::100" })), "::/0");
+    for ((balancer, everybody), changes, is_odd) in [
+        (&v4, json!({ "remote_ip_prefix": null }), false),
+        (&v4, json!({ "remote_ip_prefix": null, "protocol": "6" }), false),
+        (&v4, json!({ "remote_ip_prefix": "0.0.0.0/0", "protocol": "6" }), false),
+        (&v6, json!({ "remote_ip_prefix": null, "ethertype": "IPv6" }), false),
+        (&v4, json!({ "remote_ip_prefix": null, "ethertype": "IPv6" }), true),
+        (&v4, json!({ "remote_ip_prefix": null, "remote_group_id": "sg-9" }), true),
+        (&v4, json!({ "remote_ip_prefix": null, "remote_address_group_id": "ag-9" }), true),
+    ] {
+        let has = json!([with(good_rule(), changes.clone())]);
+        let pool = with(pool(), json!({ "lb_algorithm": "SOURCE_IP_PORT" }));
+        let cloud = cloud_of(balancer, &[listener()], &[pool], &[member(1), member(2)])
+            .on("network GET /security-groups", many("security_groups", &[group(&has)]))
+            .always("network GET /ports", many("ports", &[port_of(1, &["sg-1"]), port_of(2, &["sg-1"])]))
+            .on("load-balancer PUT /lbaas/pools/pool-1/members", accepted())
+            .on(RULES, Reply::json(201, "{}"))
+            .on(gone, Reply::status(204));
+        ensure(&ovn(), &host(), &settled(&[]), &nodes());
+        let family = if *everybody == "::/0" { "IPv6" } else { "IPv4" };
+        let made = json!({ "security_group_rules": [rule(family, "tcp", 30_000, everybody)] });
+        let expected = if is_odd { vec![(RULES.to_owned(), made), (gone.to_owned(), Value::Null)] } else { vec![] };
+        let of_rules: Vec<_> = writes(&cloud).into_iter().filter(|(line, _)| line.contains("security-group")).collect();
+        assert_eq!(of_rules, expected, "{changes}");
     }
 }
 

@@ -420,7 +420,7 @@ async fn the_cloud_sees_what_a_lookup_needs() {
 async fn taints_of_that_key_go_and_all_others_stay() {
     let taint = |key: &str, effect: &str| json!({ "key": key, "effect": effect });
     let ours = "node.cloudprovider.kubernetes.io/uninitialized";
-    let cases = [
+    let rows = [
         ("case_79 present alone", vec![taint(ours, "NoSchedule")], Some(Value::Null)),
         ("case_80 another effect", vec![taint(ours, "NoExecute")], Some(Value::Null)),
         (
@@ -436,7 +436,7 @@ async fn taints_of_that_key_go_and_all_others_stay() {
         ("case_78 another key", vec![taint("node.cloudprovider.kubernetes.io/shutdown", "NoSchedule")], None),
         ("case_79 an empty list", vec![], None),
     ];
-    for (name, taints, wanted) in cases {
+    for (name, taints, wanted) in rows {
         let mut bench = Bench::new();
         bench.cloud.answer("node0", [found(|instance| instance.addresses.clear())]);
         bench.add(node("node0").with("/spec", "taints", json!(taints)));

@@ -357,3 +357,35 @@ async fn of_two_nodes_that_are_given_one_address_in_the_same_run_one_gets_it() {
     let having = ["a", "b"].map(|name| bench.api.json(name)["status"]["addresses"][0]["address"].clone());
     assert_eq!(having.iter().filter(|address| **address == "10.0.0.7").count(), 1, "{having:?}");
 }
+
+/// An API server that dies before it answers takes the watch along: by what the store said nobody had the address, and a second Node got it.
+#[tokio::test(start_paused = true)]
+async fn an_address_that_a_lost_answer_may_have_given_is_no_other_nodes_before_the_store_can_show_it() {
+    for is_new in [false, true] {
+        let mut bench = Bench::keeping_apart();
+        for name in ["a", "b"] {
+            bench.cloud.answer(name, [internal(&["10.0.0.7"])]);
+            let draft = node(name).ready("True").provider_id(&format!("fake://{name}"));
+            let is_tainted = is_new && name == "a";
+            bench.add(if is_tainted { draft.tainted() } else { draft });
+        }
+        bench.api.lose_answer("PATCH /api/v1/nodes/a/status");
+        if is_new {
+            bench.sync("a").await;
+            // A Node that waits keeps what it is the first to be told, and this one waits no more.
+            bench.edit("a", &json!({ "spec": { "taints": null }, "status": { "addresses": null } }));
+            assert_eq!(bench.api.json("a")["status"].get("addresses"), None);
+        } else {
+            bench.cloud.answer("b", [internal(&[])]);
+            bench.refresh().await;
+            assert_eq!(bench.api.json("a")["status"]["addresses"][0]["address"], "10.0.0.7");
+            bench.cloud.answer("b", [internal(&["10.0.0.7"])]);
+        }
+        bench.cloud.answer("a", [internal(&[])]);
+        bench.refresh().await;
+        assert!(bench.api.json("b")["status"]["addresses"].is_null(), "{is_new}");
+        tokio::time::advance(Duration::from_secs(60)).await;
+        bench.refresh().await;
+        assert_eq!(bench.api.json("b")["status"]["addresses"][0]["address"], "10.0.0.7", "not for ever: {is_new}");
+    }
+}

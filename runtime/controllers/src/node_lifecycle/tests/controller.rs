@@ -269,6 +269,23 @@ async fn no_node_is_deleted_before_it_is_known_what_the_last_leader_deleted() {
     assert!(api.count(&format!("GET {NOTES}")) >= 22, "it was asked until there was an answer");
 }
 
+/// Nothing was noted, and the one time that the Events gave no answer was enough for a second budget.
+#[tokio::test(start_paused = true)]
+async fn where_nothing_is_noted_no_node_is_deleted_before_the_events_tell_what_the_last_leader_deleted() {
+    const EVENTS: &str = "GET /apis/events.k8s.io/v1/namespaces/default/events";
+    for status in [404, 403] {
+        let (api, cloud) = absent(12);
+        api.refuse(NOTES, status, 1_000);
+        let minute = Duration::from_secs(60);
+        run(&api, &cloud, NodeLifecycleSettings::default(), minute).await;
+        let gone = api.count("DELETE");
+        api.refuse(EVENTS, 503, 20);
+        run(&api, &cloud, NodeLifecycleSettings::default(), minute).await;
+        assert_eq!((gone, api.count("DELETE")), (3, 3), "{status}");
+        assert!(api.count(EVENTS) >= 22, "they were asked for until there was an answer");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_node_that_was_not_deleted_after_all_is_not_noted_any_more_with_the_next_one() {
     let (api, cloud) = absent(2);

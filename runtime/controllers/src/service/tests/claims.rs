@@ -202,6 +202,35 @@ async fn a_copy_that_has_more_annotations_than_the_owner_or_fewer_is_a_copy_all_
     }
 }
 
+/// What its Service asks for by now says nothing of the call that has begun, and nothing in the cloud shows that yet.
+#[tokio::test(start_paused = true)]
+async fn what_is_being_taken_over_is_not_taken_by_another_one_when_its_service_is_led_elsewhere_meanwhile() {
+    for is_surveyed in [false, true] {
+        let cloud = FakeBalancers { delay: 4 * SECOND, surveys: true, ..Default::default() };
+        let mut bench = Bench::with(cloud, ServiceSettings::default());
+        for id in ["lb-1", "lb-2"] {
+            bench.cloud.mark_with(id, None);
+        }
+        bench.add(offering("web", WEB, "lb-1"));
+        let taking = bench.begin("web");
+        tokio::time::sleep(SECOND).await;
+        assert_eq!(calls(&bench), ["ensure web: n0 n1"]);
+        assert_eq!(seen(&bench, "web").as_deref(), Some("lb-1"));
+        bench.edit("web", &json!({ "metadata": { "annotations": { "fake.io/id": "lb-2" } } }));
+        if is_surveyed {
+            // It judges what Services ask for, whatever comes of it.
+            bench.cloud.fail("survey", "", [failure(Reaction::Retry, "down")]);
+            bench.survey().await;
+        }
+        bench.add(offering("copy", OTHER, "lb-1"));
+        assert!(matches!(bench.sync("copy").await, Verdict::After(_)), "{is_surveyed}");
+        assert_eq!(seen(&bench, "copy"), None, "{is_surveyed}");
+        let told = bench.condition("copy")["message"].to_string();
+        assert!(told.contains("several Services ask for load balancer lb-1 at the same time"), "{told}");
+        let _verdict = taking.await.unwrap();
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_being_deleted_for_a_service_that_is_gone_is_not_taken_over() {
     let mut bench = with_other(FakeBalancers { delay: 2 * SECOND, ..Default::default() }).await;
@@ -310,9 +339,13 @@ async fn an_id_in_other_letters_leads_to_the_load_balancer_of_who_has_it() {
 
 /// Whose the load balancer is was asked last, and took its time.
 #[tokio::test(start_paused = true)]
-async fn who_wants_the_load_balancer_again_while_it_is_asked_whose_it_is_keeps_it() {
-    for (change, back) in [
+async fn a_load_balancer_whose_owner_thinks_again_while_it_is_asked_whose_it_is_stays_as_it_is() {
+    for (change, then) in [
         (json!({ "spec": { "type": "ClusterIP" } }), json!({ "spec": { "type": "LoadBalancer" } })),
+        (
+            json!({ "spec": { "type": "ClusterIP" } }),
+            json!({ "metadata": { "annotations": { "wasm-ccm.io/orphan": "fake" } } }),
+        ),
         (
             json!({ "metadata": { "annotations": { "wasm-ccm.io/orphan": "fake" } } }),
             json!({ "metadata": { "annotations": { "wasm-ccm.io/orphan": null } } }),
@@ -325,9 +358,9 @@ async fn who_wants_the_load_balancer_again_while_it_is_asked_whose_it_is_keeps_i
         bench.add(draft.patched(&change));
         let waiting = bench.begin("web");
         tokio::time::sleep(6 * SECOND).await;
-        bench.edit("web", &back);
+        bench.edit("web", &then);
         let _verdict = waiting.await.unwrap();
-        assert_eq!(calls(&bench), [""; 0], "{change}");
+        assert_eq!(calls(&bench), [""; 0], "{change} {then}");
     }
 }
 

@@ -158,6 +158,10 @@ fn cases_188_to_198_which_changes_of_a_node_are_a_reason_for_a_pass() {
     let other = |draft: Draft| draft.provider_id("fake://2");
     let pressure =
         |draft: Draft| draft.with("/status", "conditions", json!([{ "type": "DiskPressure", "status": "True" }]));
+    let pressed = |draft: Draft, status: &str| {
+        let conditions = json!([{ "type": "Ready", "status": status }, { "type": "DiskPressure", "status": "True" }]);
+        draft.with("/status", "conditions", conditions)
+    };
     let mut rows: Vec<(String, Draft, Draft, bool)> = vec![
         ("case_188".into(), plain(), plain(), false),
         ("case_189 added".into(), plain(), excluded(plain()), true),
@@ -172,6 +176,8 @@ fn cases_188_to_198_which_changes_of_a_node_are_a_reason_for_a_pass() {
         ("case_191".into(), plain(), ready(plain(), "False"), false),
         ("case_192".into(), plain(), pressure(plain()), false),
         ("case_192".into(), ready(plain(), "True"), pressure(plain()), false),
+        ("case_192 ready all the time".into(), ready(plain(), "True"), pressed(plain(), "True"), false),
+        ("case_192 never ready".into(), ready(plain(), "False"), pressed(plain(), "False"), false),
         ("case_193".into(), plain(), deleting(plain()), false),
         ("case_194 set".into(), without_id(), plain(), true),
         ("case_194 cleared".into(), plain(), without_id(), true),

@@ -1,5 +1,8 @@
 //! A process that starts while its last good component cannot serve.
 
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::*;
 use crate::config::grants::GrantSettings;
 use crate::gate::Step;
@@ -119,5 +122,51 @@ async fn what_the_last_good_component_declared_counts_although_it_cannot_be_open
         let told = tried.err().map(|error| format!("{:#}", error.into_rejected().error));
         assert_eq!(told.is_some(), is_refused, "{told:?}");
         assert!(told.is_none_or(|told| told.contains("--allow-grant-change") && told.contains("admin")));
+    }
+}
+
+/// What keeps the last good one out passes after its first call: from then on the folder holds `next`, which stands for the same component.
+struct Passes {
+    state: PathBuf,
+    next: Vec<u8>,
+    is_over: AtomicBool,
+}
+
+impl CallObserver for Passes {
+    fn call_ended(&self, _: &str, _: CallEnd) {
+        if !self.is_over.swap(true, Ordering::Relaxed) {
+            let mut files = std::fs::read_dir(&self.state).unwrap().map(|entry| entry.unwrap().path());
+            let kept = files.find(|path| path.extension().is_some_and(|ending| ending == "wasm"));
+            std::fs::write(kept.unwrap(), &self.next).unwrap();
+        }
+    }
+}
+
+/// While credentials were rotated, one in the source that found less was taken seconds after the cloud had said no to the last good one: it was
+/// proven at once, and kept in its stead.
+#[tokio::test]
+async fn the_last_good_component_is_asked_again_before_an_untried_one_takes_its_place() {
+    // The source holds version 2.
+    for (second, wanted) in [("good", Ok("1")), ("complains", Ok("2")), ("mute", Err("waits for its cloud"))] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut keeper = started(folder.path(), |_| (), &[("version", "2")]).await;
+        let component = std::fs::read(ccm_built::component("guests/successor.wasm").unwrap()).unwrap();
+        let next = fill::fill(component, &[("version", "1"), ("behaviour", second)]).unwrap();
+        let passes = Passes { state: folder.path().join("state"), next: next.clone(), is_over: AtomicBool::new(false) };
+        Arc::get_mut(&mut keeper.surroundings).unwrap().listeners.observer = Arc::new(passes);
+        match (keeper.try_once(&mut Some(String::new())).await, wanted) {
+            (Ok(taken), Ok(wanted)) => {
+                assert_eq!(taken.release.version.version, wanted, "{second}");
+                keeper.begin(taken);
+                keeper.begun().await;
+                let kept = file(&folder.path().join("state"), "wasm");
+                assert_eq!(kept == Some(next), wanted == "1", "{second}");
+            }
+            (Err(error), Err(part)) => {
+                let error = format!("{:#}", error.into_rejected().error);
+                assert!(error.contains(part), "{second}: {error}");
+            }
+            (tried, _) => panic!("{second}: {:?}", tried.map(|taken| taken.release.version.version.clone()).ok()),
+        }
     }
 }

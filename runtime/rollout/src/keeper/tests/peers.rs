@@ -1,5 +1,7 @@
 //! A process with its peers: what becomes of it when it hears what they know. The table stands in decision 18.
 
+mod rejected_here;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
