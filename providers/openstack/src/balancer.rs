@@ -176,7 +176,7 @@ fn make(
         return Err(both(wrong, work.follow(&balancer, &chosen, Scope::Members, done)));
     }
     if balancer.status == "ERROR" {
-        return work.give_up(&balancer, done);
+        return work.renew(&balancer, done);
     }
     if let Err(missing) = work.check_tls() {
         return Err(both(missing, work.follow(&balancer, &chosen, Scope::Rest, done)));
@@ -224,7 +224,7 @@ fn follow_nodes(
     if balancer.status == "ERROR" {
         // What cannot be made again is not deleted.
         Problem::refusal(problems).map_or(Ok(()), Err)?;
-        return work.give_up(&balancer, done);
+        return work.renew(&balancer, done);
     }
     work.admit(&balancer)?;
     let chosen = work.chosen(backends)?;
@@ -368,7 +368,7 @@ impl Work<'_> {
     }
 
     /// One in ERROR takes no change, and is made anew if it may be. The rules of OVN do not wait for that.
-    fn give_up(&self, balancer: &Balancer, done: &mut Done) -> Result<Vec<Ingress>, Failure> {
+    fn renew(&self, balancer: &Balancer, done: &mut Done) -> Result<Vec<Ingress>, Failure> {
         let opened = groups::open(self, balancer, &[], done);
         self.replace(balancer, done).map_err(|failure| both(failure, opened))
     }

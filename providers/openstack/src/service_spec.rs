@@ -170,7 +170,7 @@ pub(crate) fn read_for(is_ovn: bool, config: &Config, cluster: &str, service: &S
         keeps_floating_ip: flag(&mut reader, names::KEEP_FLOATING_IP, false),
         address: service.requested_ip.clone().filter(|address| !address.is_empty()),
         connection_limit: number(&mut reader, names::CONNECTION_LIMIT, -1, (-1, i64::from(i32::MAX))),
-        method: method(&mut reader, balancers),
+        method: method(&mut reader, balancers, is_ovn),
         proxy,
         x_forwarded_for,
         tls_container,
@@ -322,8 +322,14 @@ fn monitor(reader: &mut Reader<'_>, balancers: &Balancers) -> Option<Monitor> {
 /// Octavia's words, of which one that is not among them is told, and sent all the same: providers may have more.
 const METHODS: [&str; 4] = ["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT"];
 
-fn method(reader: &mut Reader<'_>, balancers: &Balancers) -> String {
-    let method = reader.text(names::METHOD).unwrap_or(&balancers.method);
+/// The configuration has it for load balancers of its own provider: OVN takes one that the others do not have, and no other.
+fn method(reader: &mut Reader<'_>, balancers: &Balancers, of_ovn: bool) -> String {
+    let default = match of_ovn {
+        _ if of_ovn == is_ovn(&balancers.provider) => &balancers.method,
+        true => "SOURCE_IP_PORT",
+        false => "ROUND_ROBIN",
+    };
+    let method = reader.text(names::METHOD).unwrap_or(default);
     if reader.raw(names::METHOD).is_some() && !METHODS.contains(&method) {
         let near = nearest(method, &METHODS).map(|near| format!("; is it meant to be {near}?")).unwrap_or_default();
         let message = format!(

@@ -117,7 +117,8 @@ struct Seen {
     unwatched: Option<Moment>,
     /// The last one since then.
     failure: Option<Failure>,
-    /// Since then as well: whatever else goes wrong, such as a restart of the API server, does not give a right back.
+    /// Since then as well. Once it is older than [`GRACE`], whatever else goes wrong, such as a restart of the API server, does not give a right
+    /// back. Before, it does: an API server that is restarted may forbid a request, and be away again.
     missing: Option<Missing>,
 }
 
@@ -144,6 +145,8 @@ impl Seen {
         }
         if failure.lacks_right {
             self.missing.get_or_insert_with(|| Missing { since: asked, why: failure.why.clone() });
+        } else {
+            self.missing.take_if(|missing| !missing.since.is_long_ago());
         }
         self.failure = Some(failure);
     }
@@ -178,8 +181,8 @@ pub struct Away {
     pub since: Timestamp,
     /// What the API server says of the right that is missing, else the last answer or error.
     pub why: String,
-    /// Whether a watch does not hear because a right is missing: the API server has said so for longer than [`GRACE`], and no watch has begun
-    /// since.
+    /// Whether a watch does not hear because a right is missing: for longer than [`GRACE`] the API server has said so and nothing else went
+    /// wrong, and no watch has begun since.
     pub lacks_right: bool,
 }
 

@@ -10,9 +10,10 @@
 //! | compare | with the last good one: [`compare`](fn@compare); the first component: names, and [`confirm`]. Left out with `allow_provider_change` |
 //! | exchange | identity once more, as far as it hangs on others who change meanwhile: [`Surroundings::put_against`] |
 //!
-//! [`Surroundings::admit`] goes through these for a component, `configure` through the last three for the same component with other files.
+//! [`Surroundings::passes`] goes through these for a component, `configure` through the last three for the same component with other files.
 
 pub(crate) mod configure;
+mod taken;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,6 +38,8 @@ use crate::retry::backoff;
 use crate::slot::Slot;
 use crate::state_folder::ProbationFiles;
 use crate::status::{ProviderStatuses, Readiness};
+
+pub(crate) use taken::Taken;
 
 /// Longest wait between two tries.
 const MAX_DELAY: Duration = Duration::from_secs(60);
@@ -71,26 +74,6 @@ pub(crate) struct Listeners {
     pub(crate) observer: Arc<dyn CallObserver>,
     pub(crate) readiness: Readiness,
     pub(crate) statuses: ProviderStatuses,
-}
-
-/// A provider that passed the gate.
-pub(crate) struct Taken {
-    pub(crate) release: Release<Provider>,
-    /// The unpacked component.
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) signature: Option<Vec<u8>>,
-    /// What the provider warns of in its configuration.
-    pub(crate) told: Vec<Problem>,
-    /// What is still to be asked, once the Nodes are known.
-    pub(crate) look: Option<LookAgain>,
-    /// What the first component does not find of what the cluster's objects say that there is; none where nothing is missing.
-    pub(crate) missed: Option<Report>,
-    /// It was opened with another configuration than the last good one has.
-    pub(crate) is_apart: bool,
-    /// How long the compiler took.
-    pub(crate) compiling: Duration,
-    /// All from the first byte on.
-    pub(crate) took: Duration,
 }
 
 /// Why there is no provider.
@@ -149,14 +132,31 @@ impl Surroundings {
         Arc::clone(self.carryovers.lock().entry(config.label()).or_default())
     }
 
-    /// The whole gate. Nothing of a component that is rejected stays, except the last good one's grants, which limit whatever is tried in its
-    /// place. The one `before` is not touched. `named`: how the last leader's component names load balancers, for a component that has none
-    /// before it.
+    /// As [`passes`](Self::passes), and what passed is [taken](Self::takes).
     ///
     /// # Errors
     ///
     /// The step that it did not pass.
     pub(crate) async fn admit(
+        &self,
+        config: &ProviderConfig,
+        unpacked: Unpacked,
+        before: Option<&Provider>,
+        named: Option<&str>,
+    ) -> Result<Taken, NotAdmitted> {
+        let taken = Box::pin(self.passes(config, unpacked, before, named)).await?;
+        self.takes(config, &taken);
+        Ok(taken)
+    }
+
+    /// The whole gate. Nothing of a component that is rejected stays, except the last good one's grants, which limit whatever is tried in its
+    /// place; nor of one that passed and is not [taken](Self::takes) after all. The one `before` is not touched. `named`: how the last leader's
+    /// component names load balancers, for a component that has none before it.
+    ///
+    /// # Errors
+    ///
+    /// The step that it did not pass.
+    pub(crate) async fn passes(
         &self,
         config: &ProviderConfig,
         unpacked: Unpacked,
@@ -234,21 +234,7 @@ impl Surroundings {
             }
         });
         let missed = compared.await.map_err(rejected(Step::Compare))?;
-        // Not before: a component that is rejected pins nothing.
-        if let Some(egress) = provider.egress() {
-            egress.pin_uses(&carryover);
-        }
         let took = start.elapsed();
-        tracing::info!(
-            source = %config.source,
-            name = descriptor.name,
-            version = descriptor.version,
-            digest,
-            bytes = bytes.len(),
-            optional = names(&offers),
-            ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-            "provider taken"
-        );
         let look = is_early.then(|| LookAgain { told: told.clone() });
         let Descriptor { name, version, .. } = descriptor;
         let version = Arc::new(Version { name, version, digest, signed });
@@ -457,23 +443,5 @@ impl Optimise {
                 Err(error) => tracing::warn!(name, %error, "provider not compiled with all optimisations"),
             }
         }
-    }
-}
-
-/// Optional interfaces, for the log.
-fn names(offers: &[Capability]) -> String {
-    let names: Vec<&str> = offers.iter().map(|offer| offer.as_str()).collect();
-    names.join(",")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_log_names_optional_interfaces_as_the_contract_does() {
-        assert_eq!(names(&[]), "");
-        let all = [Capability::LoadBalancers, Capability::Routes, Capability::Cluster];
-        assert_eq!(names(&all), "load-balancers,routes,cluster");
     }
 }

@@ -48,7 +48,8 @@ pub(super) struct Opened {
 }
 
 /// Before members change: traffic comes to new ones at once. Makes the group and the rules that are missing, and gives it to the ports of
-/// the Nodes. Nothing where groups are not managed. While Octavia is at work members do not change, and nothing but the rules of OVN counts.
+/// the Nodes. Nothing where groups are not managed. While Octavia is at work members do not change, and nothing but the rules of OVN counts;
+/// as long as the Service is not served as it is, those open no other node port.
 pub(super) fn open(
     work: &Work<'_>,
     balancer: &Balancer,
@@ -60,13 +61,13 @@ pub(super) fn open(
     if !work.config.balancers.manages_security_groups || !(is_at_rest || work.is_ovn()) {
         return Ok(None);
     }
+    let is_served = is_at_rest && work.is_sound();
     cache::forget(&none(service));
     let mut own = of(service)?.into_iter();
     let (group, mut doubles) = (own.next(), own.collect());
     let group = match group {
         Some(group) => group,
-        // What its rules should be cannot be read.
-        None if !work.has_rules() => return Ok(None),
+        None if !is_served => return Ok(None),
         None => {
             let name = names::security_group(service);
             let made = groups::create(&name, &names::security_group_description(&work.host.cluster, service))?;
@@ -75,8 +76,13 @@ pub(super) fn open(
         }
     };
     let (mut old, mut narrowed) = (vec![], Ok(()));
-    if work.has_rules() {
-        let wanted = rules(work, &group.id, &sources(work, balancer)?);
+    if is_served || work.has_ranges() {
+        let mut wanted = rules(work, &group.id, &sources(work, balancer)?);
+        if !is_served {
+            // The double goes, with its rules.
+            let has = || std::iter::once(&group).chain(&doubles).flat_map(|group| &group.rules);
+            wanted.retain(|new| has().any(|rule| opens(rule, new)));
+        }
         let (new, others) = changes(&wanted, &group.rules);
         make(&new, done)?;
         old.extend(others.into_iter().map(|rule| rule.id.clone()));
@@ -243,16 +249,23 @@ fn rules(work: &Work<'_>, group: &str, sources: &[Cidr]) -> Vec<NewRule> {
     all.into_iter().flat_map(|port| sources.iter().map(move |source| rule(port, source))).collect()
 }
 
+/// Whether a rule lets anybody in at the port of a new one.
+fn opens(rule: &Rule, new: &NewRule) -> bool {
+    new.direction == rule.direction
+        && new.ethertype.eq_ignore_ascii_case(&rule.ethertype)
+        && rule.protocol.as_deref().is_none_or(|own| protocol_of(own).eq_ignore_ascii_case(&new.protocol))
+        && rule.port_range_min.is_none_or(|first| first <= new.port_range_min)
+        && rule.port_range_max.is_none_or(|last| last >= new.port_range_max)
+}
+
 /// What is missing, and what is too much. Rules are the same by what they let in, as for Neutron, which has no second one of those: it may
 /// be written in another form.
 pub(super) fn changes<'r>(wanted: &[NewRule], has: &'r [Rule]) -> (Vec<NewRule>, Vec<&'r Rule>) {
     let same = |new: &NewRule, rule: &Rule| {
         let family = if new.ethertype == "IPv6" { IpFamily::Ipv6 } else { IpFamily::Ipv4 };
         let network = rule.remote_ip_prefix.as_deref().unwrap_or(everybody(family));
-        let by_name = |protocol: &str| protocol_of(protocol).eq_ignore_ascii_case(&new.protocol);
-        new.direction == rule.direction
-            && new.ethertype.eq_ignore_ascii_case(&rule.ethertype)
-            && rule.protocol.as_deref().is_some_and(by_name)
+        opens(rule, new)
+            && rule.protocol.is_some()
             && (rule.port_range_min, rule.port_range_max) == (Some(new.port_range_min), Some(new.port_range_max))
             && Cidr::masked(network) == Cidr::masked(&new.remote_ip_prefix)
             && rule.remote_group_id.is_none()

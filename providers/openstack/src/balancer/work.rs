@@ -66,9 +66,9 @@ impl<'a> Work<'a> {
         self.is_ovn
     }
 
-    /// Whether it can be read whom its security group lets in. With OVN that is the source ranges alone, whatever else is wrong.
-    pub(super) fn has_rules(&self) -> bool {
-        self.is_sound || (self.is_ovn && self.spec.ranges != Ranges::Only(vec![]))
+    /// Whether it can be read whom the security group lets in where that is the source ranges alone, whatever else is wrong.
+    pub(super) fn has_ranges(&self) -> bool {
+        self.is_ovn && self.spec.ranges != Ranges::Only(vec![])
     }
 
     /// The Nodes that are members.

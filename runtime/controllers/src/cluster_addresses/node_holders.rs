@@ -40,13 +40,15 @@ struct Write {
     node: Box<str>,
     /// None of a machine.
     kind: Option<AddressKind>,
-    /// When the API server took it, or gave no answer; none before.
+    /// Tries under way.
+    tries: usize,
+    /// When the API server last took it, or gave no answer.
     done: Option<Instant>,
 }
 
 impl Write {
     fn counts(&self) -> bool {
-        self.done.is_none_or(|done| done.elapsed() < SEEN_WITHIN)
+        self.tries > 0 || self.done.is_some_and(|done| done.elapsed() < SEEN_WITHIN)
     }
 }
 
@@ -94,16 +96,11 @@ impl NodeIndex {
     fn begin(&mut self, target: &AddressTarget, node: &Node, kind: Option<AddressKind>, write: &mut AddressWrite) {
         self.names.insert(target.clone(), node.name.clone());
         let writes = self.writes.entry(target.clone()).or_default();
-        // What is over protects nothing that begins.
-        writes.retain(Write::counts);
         match writes.iter_mut().find(|one| one.node == node.name) {
-            // What an earlier write gave, or may have given, is kept whatever becomes of this one.
-            Some(earlier) => earlier.done = earlier.done.map(|_| Instant::now()),
-            None => {
-                writes.push(Write { node: node.name.clone(), kind, done: None });
-                write.targets.push(target.clone());
-            }
+            Some(earlier) => earlier.tries += 1,
+            None => writes.push(Write { node: node.name.clone(), kind, tries: 1, done: None }),
         }
+        write.targets.push(target.clone());
     }
 }
 
@@ -116,7 +113,7 @@ impl ClusterAddresses {
         }
         if !index.writes.is_empty() {
             for target in targets(node) {
-                index.retain(&target, |write| write.node != node.name || write.done.is_none());
+                index.retain(&target, |write| write.node != node.name || write.tries > 0);
             }
         }
     }
@@ -266,7 +263,10 @@ impl AddressWrite {
         let mut index = self.index.lock();
         for target in std::mem::take(&mut self.targets) {
             let all = index.writes.get_mut(&target).into_iter().flatten();
-            all.filter(|write| write.node == self.node).for_each(|write| write.done = Some(Instant::now()));
+            for write in all.filter(|write| write.node == self.node) {
+                write.tries -= 1;
+                write.done = Some(Instant::now());
+            }
         }
     }
 }
@@ -278,7 +278,10 @@ impl Drop for AddressWrite {
         }
         let mut index = self.index.lock();
         for target in &self.targets {
-            index.retain(target, |write| write.node != self.node);
+            let all = index.writes.get_mut(target).into_iter().flatten();
+            all.filter(|write| write.node == self.node).for_each(|write| write.tries -= 1);
+            // What an earlier try gave, or may have given, is kept whatever became of this one.
+            index.retain(target, Write::counts);
         }
     }
 }

@@ -76,18 +76,18 @@ impl Journal {
         Self { gate, place, period, state, turn, is_told }
     }
 
-    /// What was noted within the last period, by whoever led before.
+    /// What was noted within the last period, by whoever led before, and whether that is all: there is a place for notes, with room left.
     ///
     /// # Errors
     ///
     /// The API server did not answer. Where it says no, nothing is known.
-    pub(crate) async fn read(&self) -> Result<Vec<Past>, ApiError> {
+    pub(crate) async fn read(&self) -> Result<(Vec<Past>, bool), ApiError> {
         let data = match self.gate.read(GET, self.maps().get(&self.place.config_map)).await {
             Ok(map) => map.data.unwrap_or_default(),
             Err(error) if error.is_unanswered() => return Err(error),
             Err(error) => {
                 self.tell(&error);
-                return Ok(vec![]);
+                return Ok((vec![], false));
             }
         };
         let mut state = self.state.lock();
@@ -102,7 +102,8 @@ impl Journal {
             }
             state.noted.insert(key, until);
         }
-        Ok(deletions)
+        let is_all = deletions.len() < MAX_NOTED;
+        Ok((deletions, is_all))
     }
 
     /// Notes that the Node with this UID is about to be deleted. Where the API server refuses that for good, nothing is noted.

@@ -52,21 +52,22 @@ impl Syncer {
     ///
     /// # Errors
     ///
-    /// The API server gives no answer about what was noted, or about the Events: no Node may be deleted yet.
+    /// The API server gives no answer about what was noted, or about the Events where these alone may tell: no Node may be deleted yet.
     pub(crate) async fn recall(&self) -> Result<(), ApiError> {
         let noted = async {
             match &self.journal {
                 Some(journal) => journal.read().await,
-                None => Ok(vec![]),
+                None => Ok((vec![], false)),
             }
         };
         let told = history::deletions(&self.writer.gate, self.settings.budget.period);
         let (noted, told) = tokio::join!(noted, told);
-        let mut deletions = noted?;
+        let (mut deletions, is_all) = noted?;
         match told {
             Ok(told) => deletions.extend(told),
-            // What was not noted, for lack of a right or of room, they alone tell.
-            Err(error) if error.is_unanswered() => return Err(error),
+            // What was not noted, for lack of a right or of room, they alone tell. Else they are not waited for: a cluster may have them in an
+            // etcd of their own.
+            Err(error) if !is_all && error.is_unanswered() => return Err(error),
             Err(error) => tracing::warn!(
                 %error,
                 "deletions of Nodes from before the start cannot be read (list events in the namespace default): only those count that were noted before they happened"

@@ -99,11 +99,15 @@ impl Followed {
         let watch = || watcher::watch_object(api.clone(), &self.name).default_backoff();
         let mut changes = std::pin::pin!(watch());
         let mut is_lost = false;
+        // The watch is a new one, and its list is not there yet.
+        let mut is_new = false;
         loop {
             tokio::select! {
                 change = changes.next() => match change {
-                    Some(Ok(Some(secret))) => self.newest = Some(Arc::new(values_of(&secret))),
-                    Some(Ok(None)) => self.newest = None,
+                    Some(Ok(secret)) => {
+                        self.newest = secret.map(|secret| Arc::new(values_of(&secret)));
+                        is_new = false;
+                    }
                     Some(Err(error)) => {
                         let source = format!("secret:{}/{}", self.namespace, self.name);
                         let way_out = if is_for_a_right(&error) { RIGHTS } else { WAY };
@@ -118,9 +122,11 @@ impl Followed {
             }
             let hears = observed.hears();
             let was_lost = std::mem::replace(&mut is_lost, matches!(hears, Err(Away { lacks_right: true, .. })));
-            // With a list: the watch would go on where it ended, and what changed since then may be forgotten.
-            if is_lost && !was_lost {
+            // A new one lists first. The one of before would go on where it ended, and what changed since then may be forgotten: when a right
+            // is lost, and when it is given back, since a list that was allowed all the time is as old as the loss.
+            if is_lost != was_lost {
                 changes.set(watch());
+                is_new = true;
             }
             // A value that is told as lost while the API server is only away would be told for each outage.
             let object = match (hears, &self.newest) {
@@ -128,6 +134,8 @@ impl Followed {
                     let why = format!("no change of the Secret is seen any more: {why}; {RIGHTS}").into();
                     Object::Unseen { last: last.clone(), why }
                 }
+                // It stays unseen until then.
+                _ if is_new => continue,
                 (_, Some(values)) => Object::Is(Arc::clone(values)),
                 (_, None) => Object::Absent,
             };

@@ -166,7 +166,7 @@ impl Keeper {
         self.not_older(&unpacked)?;
         self.unless_served(&digest).await?;
         let is_stored = unpacked.is_stored;
-        let taken = self.surroundings.admit(&self.config, unpacked, None, named.as_deref()).await?;
+        let taken = self.surroundings.passes(&self.config, unpacked, None, named.as_deref()).await?;
         // It was in the gate for as long as a minute: others may have refused it meanwhile, or begun to lead.
         let heard = self.hear_first().await?;
         self.unless_served(&digest).await?;

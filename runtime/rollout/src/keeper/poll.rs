@@ -123,7 +123,7 @@ impl Keeper {
         let (before, surroundings, config) =
             (slot.components().proven, Arc::clone(&self.surroundings), Arc::clone(&self.config));
         let against = before.version.digest.clone();
-        let taken = async move { surroundings.admit(&config, unpacked, Some(&before.component), None).await };
+        let taken = async move { surroundings.passes(&config, unpacked, Some(&before.component), None).await };
         let taken = self.meanwhile(taken).await.map_err(NotAdmitted::into_rejected)?;
         self.exchange(taken, &against, read).await
     }

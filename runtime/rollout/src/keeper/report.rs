@@ -96,8 +96,9 @@ impl Keeper {
         Ok(true)
     }
 
-    /// Something was taken: how long that took. The first one takes nobody's place.
+    /// Something was taken, and how long that took. The first one takes nobody's place.
     pub(super) fn took(&mut self, taken: &Taken, read: Duration, exchange: Option<Duration>) -> Times {
+        self.surroundings.takes(&self.config, taken);
         let Taken { took: gate, compiling, .. } = *taken;
         let metrics = &self.audience.metrics;
         metrics.load(&self.source, "taken", "");

@@ -321,3 +321,56 @@ fn with_ovn_source_ranges_are_narrowed_whatever_octavia_is_at_and_whatever_else_
         }
     }
 }
+
+/// Such a rule lets the clients in themselves, often all of them, and no listener is made.
+#[test]
+fn with_ovn_a_service_that_is_not_served_opens_no_other_node_port() {
+    let everybody = with(good_rule(), json!({ "id": "r-9", "remote_ip_prefix": "0.0.0.0/0" }));
+    let wide = with(good_rule(), json!({ "id": "r-9", "port_range_min": null, "port_range_max": null }));
+    let of_ovn = with(pool(), json!({ "lb_algorithm": "SOURCE_IP_PORT" }));
+    let class = || vec![(names::CLASS, "none")];
+    let (both, first) = (&[30_000, 30_443][..], &[30_000][..]);
+    for (what, status, annotations, old, made, makes_group) in [
+        ("it is served", "ACTIVE", vec![], &everybody, both, true),
+        ("a class that there is not", "ACTIVE", class(), &everybody, first, false),
+        ("Octavia has given up", "ERROR", vec![], &everybody, first, false),
+        ("Octavia is at work", "PENDING_UPDATE", vec![], &everybody, first, false),
+        ("a port that it does not have any more", "ERROR", vec![], &old_rule(), first, false),
+        ("all ports were open", "ERROR", vec![], &wide, both, false),
+    ] {
+        for call in [ensure, update_backends] {
+            let mut service = settled(&annotations);
+            service.ports.push(port(443, 30_443));
+            service.source_ranges = vec!["10.1.0.0/24".to_owned(), "192.0.2.0/24".to_owned()];
+            let balancer = with(balancer(), json!({ "provisioning_status": status }));
+            let cloud = || cloud_of(&balancer, &[listener()], std::slice::from_ref(&of_ovn), &[member(1), member(2)]);
+            let scripted = grouped(cloud(), old).on(NEW_RULES, Reply::json(201, "{}"));
+            call(&ovn(), &host(), &service, &nodes());
+            let all = writes(&scripted);
+            let body = all.iter().find(|(line, _)| line == NEW_RULES).map(|(_, body)| &body["security_group_rules"]);
+            let ports = body.and_then(Value::as_array).into_iter().flatten().map(|rule| rule["port_range_min"].clone());
+            let ports: std::collections::BTreeSet<u64> = ports.filter_map(|port| port.as_u64()).collect();
+            assert_eq!(ports.into_iter().collect::<Vec<_>>(), made, "{what}");
+            assert!(closed(&scripted).contains(&OLD_RULE.to_owned()), "{what}: whom it keeps out goes");
+            drop(scripted);
+            let scripted = cloud();
+            call(&ovn(), &host(), &service, &nodes());
+            assert_eq!(closed(&scripted).contains(&"network POST /security-groups".to_owned()), makes_group, "{what}");
+        }
+    }
+}
+
+/// The rules may be those of another one than the one that stays.
+#[test]
+fn with_ovn_a_node_port_that_a_group_of_the_same_name_opens_stays_open_when_that_goes() {
+    let of_ovn = with(pool(), json!({ "lb_algorithm": "SOURCE_IP_PORT" }));
+    let second = with(group(&json!([good_rule()])), json!({ "id": "sg-2" }));
+    let cloud = cloud_of(&balancer(), &[listener()], &[of_ovn], &[member(1), member(2)])
+        .on(GROUPS, many("security_groups", &[group(&json!([])), second]))
+        .on(PORTS, many("ports", &[port_of(1, &["sg-1"]), port_of(2, &["sg-1"])]))
+        .always(PORTS, many("ports", &[]))
+        .on(NEW_RULES, Reply::json(201, "{}"))
+        .on("network DELETE /security-groups/sg-2", Reply::status(204));
+    ensure(&ovn(), &host(), &settled(&[(names::CLASS, "none")]), &nodes());
+    assert_eq!(closed(&cloud), [NEW_RULES, "network DELETE /security-groups/sg-2"]);
+}

@@ -34,13 +34,13 @@ fn a_load_balancer_stays_as_its_own_driver_has_it_when_the_configuration_names_a
         with(listener(), json!({ "allowed_cidrs": [RANGE] })),
         with(pool(), json!({ "protocol": "PROXY" })),
         good_rule(),
-        vec![(names::PROXY_PROTOCOL, "true"), (names::METHOD, "ROUND_ROBIN")],
+        vec![(names::PROXY_PROTOCOL, "true")],
     );
     let of_ovn = (
         with(listener(), json!({ "allowed_cidrs": [], "timeout_client_data": null })),
         with(pool(), json!({ "lb_algorithm": "SOURCE_IP_PORT" })),
         with(good_rule(), json!({ "remote_ip_prefix": RANGE })),
-        vec![(names::TIMEOUT_CLIENT_DATA, "9"), (names::METHOD, "SOURCE_IP_PORT")],
+        vec![(names::TIMEOUT_CLIENT_DATA, "9")],
     );
     for (config, driver, (listener, pool, rule, annotations)) in [
         (ovn(), "amphora", &of_amphora),
@@ -69,6 +69,26 @@ fn a_load_balancer_stays_as_its_own_driver_has_it_when_the_configuration_names_a
         assert_eq!(published[0].ip_mode == Some(ccm_sdk::types::IpMode::Proxy), is_proxied, "{case}");
         assert!(matches!(standing, Standing::InStep(ingress) if ingress == published), "{case}");
         assert_eq!(written(&cloud), Vec::<String>::new(), "{case}");
+    }
+}
+
+/// The annotation says it of one load balancer, and the configuration of those that its driver has.
+#[test]
+fn the_algorithm_of_the_configuration_is_not_for_another_driver_and_that_of_the_annotation_is() {
+    for (config, driver, annotations, expected) in [
+        (ovn(), "amphora", vec![], None),
+        (managed(), "ovn", vec![], Some("SOURCE_IP_PORT")),
+        (ovn(), "amphora", vec![(names::METHOD, "LEAST_CONNECTIONS")], Some("LEAST_CONNECTIONS")),
+        (ovn(), "ovn", vec![], Some("SOURCE_IP_PORT")),
+    ] {
+        let put = "load-balancer PUT /lbaas/pools/pool-1";
+        let rule =
+            with(good_rule(), json!({ "remote_ip_prefix": if driver == "ovn" { "0.0.0.0/0" } else { "10.1.0.0/24" } }));
+        let cloud = cloud(&with(balancer(), json!({ "provider": driver })), &listener(), &pool(), &rule);
+        let cloud = cloud.on(put, Reply::json(200, "{}"));
+        ensure(&config, &host(), &settled(&annotations), &nodes());
+        let body = |method: &str| (put.to_owned(), json!({ "pool": { "lb_algorithm": method } }));
+        assert_eq!(writes(&cloud), expected.map(body).into_iter().collect::<Vec<_>>(), "{driver} {annotations:?}");
     }
 }
 

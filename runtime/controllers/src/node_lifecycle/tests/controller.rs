@@ -286,6 +286,15 @@ async fn where_nothing_is_noted_no_node_is_deleted_before_the_events_tell_what_t
     }
 }
 
+/// With its Events in an etcd of their own that was down, a cluster had no node lifecycle at all.
+#[tokio::test(start_paused = true)]
+async fn where_all_deletions_were_noted_nodes_are_deleted_while_the_events_cannot_be_read() {
+    let (api, cloud) = absent(1);
+    api.refuse("GET /apis/events.k8s.io/v1/namespaces/default/events", 503, 1_000);
+    run(&api, &cloud, NodeLifecycleSettings::default(), Duration::from_secs(60)).await;
+    assert!(!api.has("n0"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_node_that_was_not_deleted_after_all_is_not_noted_any_more_with_the_next_one() {
     let (api, cloud) = absent(2);

@@ -17,19 +17,22 @@ const BACK: Duration = Duration::from_secs(75);
 #[derive(Clone, Copy)]
 struct Server {
     fails: Option<Fails>,
-    token: &'static str,
+    /// None when there is no Secret.
+    token: Option<&'static str>,
     version: u32,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 enum Fails {
     Forbids,
+    /// A list is allowed.
+    ForbidsWatch,
     Away,
 }
 
 impl Server {
     fn start() -> (watch::Sender<Self>, Client) {
-        let server = watch::Sender::new(Self { fails: None, token: "value-one", version: 7 });
+        let server = watch::Sender::new(Self { fails: None, token: Some("value-one"), version: 7 });
         let newest = server.subscribe();
         let service = tower::service_fn(move |request: Request<Body>| {
             let now = *newest.borrow();
@@ -41,16 +44,19 @@ impl Server {
     async fn answer(self, query: &str) -> io::Result<Response<Body>> {
         let answer =
             |code: u16, body: String| Ok(Response::builder().status(code).body(Body::from(body.into_bytes())).unwrap());
-        match self.fails {
+        let is_watch = query.contains("watch=");
+        let is_forbidden = match self.fails {
             Some(Fails::Away) => return Err(io::Error::other("connection refused")),
-            Some(Fails::Forbids) => {
-                let message = "secrets \"cloud\" is forbidden: User \"ccm\" cannot watch resource \"secrets\"";
-                let refused = json!({ "kind": "Status", "code": 403, "reason": "Forbidden", "message": message });
-                return answer(403, refused.to_string());
-            }
-            None => {}
+            Some(Fails::Forbids) => true,
+            Some(Fails::ForbidsWatch) => is_watch,
+            None => false,
+        };
+        if is_forbidden {
+            let message = "secrets \"cloud\" is forbidden: User \"ccm\" cannot watch resource \"secrets\"";
+            let refused = json!({ "kind": "Status", "code": 403, "reason": "Forbidden", "message": message });
+            return answer(403, refused.to_string());
         }
-        if query.contains("watch=") {
+        if is_watch {
             // What changed since then is forgotten.
             if !query.contains(&format!("resourceVersion={}", self.version)) {
                 let expired = json!({ "kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old" });
@@ -62,15 +68,17 @@ impl Server {
         }
         if query.contains("fieldSelector") {
             let metadata = json!({ "resourceVersion": self.version.to_string() });
-            return answer(200, json!({ "metadata": metadata, "items": [self.secret()] }).to_string());
+            let items = Vec::from_iter(self.secret());
+            return answer(200, json!({ "metadata": metadata, "items": items }).to_string());
         }
-        answer(200, self.secret().to_string())
+        answer(200, self.secret().unwrap().to_string())
     }
 
-    fn secret(self) -> Value {
-        let data = json!({ "token": BASE64_STANDARD.encode(self.token) });
-        let version = self.version.to_string();
-        json!({ "metadata": { "name": "cloud", "namespace": "kube-system", "resourceVersion": version }, "data": data })
+    fn secret(self) -> Option<Value> {
+        let data = json!({ "token": BASE64_STANDARD.encode(self.token?) });
+        let metadata =
+            json!({ "name": "cloud", "namespace": "kube-system", "resourceVersion": self.version.to_string() });
+        Some(json!({ "metadata": metadata, "data": data }))
     }
 }
 
@@ -117,32 +125,41 @@ async fn a_right_that_is_lost_is_told_of_the_source_until_it_is_given_again() {
 }
 
 /// The watch began well again, and the API server said only then that it had forgotten what came between: the old value passed for the
-/// current one for up to a minute.
+/// current one for up to a minute. So it was although the Secret was listed anew when the right was lost, if that was not lost as well.
 #[tokio::test(start_paused = true)]
 async fn what_was_rotated_while_a_right_was_lost_is_the_first_that_is_seen_again() {
-    let (server, client) = Server::start();
-    let source = source(&client).await;
-    stays(&source, 60, None).await;
-    server.send_modify(|server| server.fails = Some(Fails::Forbids));
-    tokio::time::sleep(ccm_apiserver::GRACE * 3).await;
-    server.send_modify(|server| (server.token, server.version) = ("value-two", 8));
-    let told = source.unseen().unwrap();
-    stays(&source, 60, Some(&told)).await;
-    let CredentialSource::Watched { object, .. } = &source else { panic!("it is watched") };
-    let mut object = object.clone();
-    object.mark_unchanged();
-    let seen = async {
-        loop {
-            object.changed().await.unwrap();
-            if let Object::Is(values) = &*object.borrow_and_update() {
-                return values.get("token").unwrap().expose().to_vec();
+    let two = Some("value-two");
+    for (fails, token) in [(Fails::Forbids, two), (Fails::ForbidsWatch, two), (Fails::ForbidsWatch, None)] {
+        let (server, client) = Server::start();
+        let source = source(&client).await;
+        stays(&source, 60, None).await;
+        server.send_modify(|server| server.fails = Some(fails));
+        tokio::time::sleep(ccm_apiserver::GRACE * 3).await;
+        server.send_modify(|server| (server.token, server.version) = (token, 8));
+        let told = source.unseen().unwrap();
+        stays(&source, 60, Some(&told)).await;
+        let CredentialSource::Watched { object, .. } = &source else { panic!("it is watched") };
+        let mut object = object.clone();
+        object.mark_unchanged();
+        let seen = async {
+            loop {
+                object.changed().await.unwrap();
+                match &*object.borrow_and_update() {
+                    Object::Is(values) => return Some(values.get("token").unwrap().expose().to_vec()),
+                    Object::Absent => return None,
+                    Object::Unseen { .. } => {}
+                }
             }
-        }
-    };
-    server.send_modify(|server| server.fails = None);
-    let first = tokio::time::timeout(BACK, seen).await.unwrap();
-    assert_eq!(first, b"value-two");
-    assert_eq!((value(&source).as_str(), source.unseen()), ("value-two", None));
+        };
+        server.send_modify(|server| server.fails = None);
+        let first = tokio::time::timeout(BACK, seen).await.unwrap();
+        assert_eq!(first.as_deref(), token.map(str::as_bytes), "{fails:?}");
+        // It goes on with that.
+        tokio::time::sleep(BACK).await;
+        let now = source.read().unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(now.as_ref().map(Secret::expose), token.map(str::as_bytes), "{fails:?}");
+        assert_eq!(source.unseen(), None, "{fails:?}");
+    }
 }
 
 /// Nothing but this line says so, and it named a right that was there.

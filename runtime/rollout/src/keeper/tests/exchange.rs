@@ -18,7 +18,7 @@ fn record(source: &Path) -> ProviderRecord {
 async fn admitted(keeper: &Keeper) -> Result<Taken, Rejected> {
     let before = keeper.slot().unwrap().components().proven;
     let unpacked = gate::unpacked(&keeper.config, keeper.fetch().await.unwrap()).await?;
-    let admitted = keeper.surroundings.admit(&keeper.config, unpacked, Some(&before.component), None);
+    let admitted = keeper.surroundings.passes(&keeper.config, unpacked, Some(&before.component), None);
     admitted.await.map_err(|error| error.into_rejected())
 }
 

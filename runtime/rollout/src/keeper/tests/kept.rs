@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ccm_fake_api::Log;
+
 use super::*;
 use crate::config::grants::GrantSettings;
 use crate::gate::Step;
@@ -143,7 +145,7 @@ impl CallObserver for Passes {
 }
 
 /// While credentials were rotated, one in the source that found less was taken seconds after the cloud had said no to the last good one: it was
-/// proven at once, and kept in its stead.
+/// proven at once, and kept in its stead. Whoever only passes the gate beside it is not taken, and pins nothing.
 #[tokio::test]
 async fn the_last_good_component_is_asked_again_before_an_untried_one_takes_its_place() {
     // The source holds version 2.
@@ -154,6 +156,7 @@ async fn the_last_good_component_is_asked_again_before_an_untried_one_takes_its_
         let next = fill::fill(component, &[("version", "1"), ("behaviour", second)]).unwrap();
         let passes = Passes { state: folder.path().join("state"), next: next.clone(), is_over: AtomicBool::new(false) };
         Arc::get_mut(&mut keeper.surroundings).unwrap().listeners.observer = Arc::new(passes);
+        let log = Log::start();
         match (keeper.try_once(&mut Some(String::new())).await, wanted) {
             (Ok(taken), Ok(wanted)) => {
                 assert_eq!(taken.release.version.version, wanted, "{second}");
@@ -168,5 +171,7 @@ async fn the_last_good_component_is_asked_again_before_an_untried_one_takes_its_
             }
             (tried, _) => panic!("{second}: {:?}", tried.map(|taken| taken.release.version.version.clone()).ok()),
         }
+        let taken = log.lines("provider taken");
+        assert_eq!(taken.len(), usize::from(wanted.is_ok()), "{second}: {taken:?}");
     }
 }

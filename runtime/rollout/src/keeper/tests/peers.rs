@@ -307,7 +307,7 @@ async fn whoever_was_refused_elsewhere_while_it_was_in_the_gate_is_told_of() {
     place.holds("2");
     let keeper = &mut process.keeper;
     let unpacked = gate::unpacked(&keeper.config, keeper.fetch().await.unwrap()).await.unwrap();
-    let taken = keeper.surroundings.admit(&keeper.config, unpacked, None, None).await.ok().unwrap();
+    let taken = keeper.surroundings.passes(&keeper.config, unpacked, None, None).await.ok().unwrap();
     slot.peer_refused(Refusals::default().refuse(&digest("2"), "it lied".to_owned()));
     assert!(keeper.exchange(taken, &digest("1"), Duration::ZERO).await.unwrap());
     place.has_told("Warning ProviderRejected").await;
