@@ -126,8 +126,13 @@ fn is_absent(answer: &Answer) -> bool {
                 kind.ends_with("NotFound") && kind != UNKNOWN_PATH && !kind.starts_with(NO_GATEWAY)
             })
             || answer.text_at("/faultstring").is_some_and(|text| text.contains("not found"))
-            || answer.text_at("/description").is_some_and(|text| text.contains("not found")))
+            || answer
+                .text_at("/description")
+                .is_some_and(|text| text.contains("not found") || text.starts_with(BARBICANS)))
 }
+
+/// Begin of what Barbican says of a secret or a container that it does not have. A path that it does not know is "Not Found." alone.
+const BARBICANS: &str = "Not Found. Sorry but your ";
 
 /// Neutron does not know the path.
 const UNKNOWN_PATH: &str = "HTTPNotFound";

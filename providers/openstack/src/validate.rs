@@ -16,6 +16,15 @@ pub(crate) fn validate(config: &Config, host: &Host, service: &Service, before: 
         return vec![];
     }
     let (spec, mut problems) = service_spec::read(config, &host.cluster, service);
+    if spec.id.is_some() || !service.ingress.is_empty() {
+        // What there is may have another driver, and only what no driver can do is refused for sure.
+        let is_ovn = service_spec::is_ovn(&config.balancers.provider);
+        let (_, of_other) = service_spec::read_for(!is_ovn, config, &host.cluster, service);
+        for problem in problems.iter_mut().filter(|problem| problem.fatal && !of_other.contains(problem)) {
+            problem.fatal = false;
+            problem.message.insert_str(0, "refused only if the load balancer has the driver of lb-provider: ");
+        }
+    }
     if let Some(wrong) = spec.wrong_pattern() {
         let wrong =
             spec.floating.by.place("floating-subnet").map_or(wrong.clone(), |place| format!("{place}: {wrong}"));
@@ -97,6 +106,45 @@ mod tests {
         let problems = validate(&config, &host, &service(&[]), None);
         let [problem] = &problems[..] else { panic!("{problems:?}") };
         assert!(problem.fatal && problem.message.starts_with("floating-subnet in [LoadBalancer]: "), "{problem}");
+    }
+
+    /// Once, when `lb-provider` was changed, nothing of a Service with a load balancer of before could be.
+    #[test]
+    fn what_the_configured_driver_alone_cannot_do_denies_no_change_where_there_is_a_load_balancer_of_whatever_driver() {
+        let of = |provider: &str, tls: &str| {
+            let mut config = config();
+            config.balancers.provider = provider.to_owned();
+            config.balancers.tls_container = tls.to_owned();
+            config
+        };
+        let secret = "https://kms/v1/secrets/s-1";
+        let tls = (names::TLS_CONTAINER, secret);
+        let (proxy, http) = ((names::PROXY_PROTOCOL, "true"), (names::X_FORWARDED_FOR, "true"));
+        let class = (names::CLASS, "none");
+        for (config, annotations, refused, for_both) in [
+            (of("ovn", ""), vec![tls], names::TLS_CONTAINER, false),
+            (of("ovn", secret), vec![], names::TLS_CONTAINER, false),
+            (of("amphora", ""), vec![proxy, http], names::PROXY_PROTOCOL, false),
+            (of("ovn", ""), vec![class], names::CLASS, true),
+            (of("amphora", ""), vec![class], names::CLASS, true),
+        ] {
+            let new = service(&annotations);
+            let published = Service { ingress: vec![ccm_sdk::types::Ingress::ip("203.0.113.7")], ..new.clone() };
+            let named = service(&[&annotations[..], &[(names::ID, "lb-1")]].concat());
+            for (service, is_new) in [(new, true), (published, false), (named, false)] {
+                let before = service.clone();
+                let host =
+                    Host { cluster: "kubernetes".to_owned(), provider_ids: |_| Ok(vec![]), matching: |_| Ok(vec![]) };
+                let problems = validate(&config, &host, &service, Some(&before));
+                let found: Vec<_> = problems.iter().filter(|problem| problem.field == field(refused)).collect();
+                let [problem] = &found[..] else { panic!("{problems:?}") };
+                let is_fatal = is_new || for_both;
+                assert_eq!(problem.fatal, is_fatal, "{problem}");
+                assert_eq!(problem.message.starts_with("refused only if "), !is_fatal, "{problem}");
+                let others = problems.iter().filter(|problem| problem.field != field(refused));
+                assert!(others.into_iter().all(|other| !other.fatal), "{problems:?}");
+            }
+        }
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub(super) fn open(
     let is_served = is_at_rest && work.is_sound();
     cache::forget(&none(service));
     let mut own = of(service)?.into_iter();
-    let (group, mut doubles) = (own.next(), own.collect());
+    let (group, mut doubles) = (own.next(), own.collect::<Vec<_>>());
     let group = match group {
         Some(group) => group,
         None if !is_served => return Ok(None),
@@ -75,9 +75,10 @@ pub(super) fn open(
             made
         }
     };
-    let (mut old, mut narrowed) = (vec![], Ok(()));
+    let (mut old, mut narrowed, mut of_doubles) = (vec![], Ok(()), Ok(()));
     if is_served || work.has_ranges() {
-        let mut wanted = rules(work, &group.id, &sources(work, balancer)?);
+        let sources = sources(work, balancer)?;
+        let mut wanted = rules(work, &group.id, &sources);
         if !is_served {
             // The double goes, with its rules.
             let has = || std::iter::once(&group).chain(&doubles).flat_map(|group| &group.rules);
@@ -85,17 +86,18 @@ pub(super) fn open(
         }
         let (new, others) = changes(&wanted, &group.rules);
         make(&new, done)?;
-        old.extend(others.into_iter().map(|rule| rule.id.clone()));
+        old = ids(&others);
         if work.is_ovn() {
             // There rules alone keep clients out, wherever members are: whom the Service does not want goes whatever becomes of the rest.
             narrowed = delete_rules(&std::mem::take(&mut old), &group.name, done);
+            of_doubles = doubles.iter().try_for_each(|double| follow(work, double, &sources, done));
         }
     } else {
         // They stay as they are.
         doubles = vec![];
     }
     if !is_at_rest {
-        return narrowed.map(|()| None);
+        return narrowed.and(of_doubles).map(|()| None);
     }
     let addresses = addresses(backends, work.family(Some(balancer)));
     let given = ports_of(&servers(work.config, backends)).and_then(|all| {
@@ -104,9 +106,23 @@ pub(super) fn open(
         Ok((members, others))
     });
     match given {
+        // The doubles go, whatever rules they have.
         Ok((members, others)) => narrowed.map(|()| Some(Opened { group, doubles, old, members, others })),
-        Err(failure) => Err(both(failure, narrowed)),
+        Err(failure) => Err(both(failure, narrowed.and(of_doubles))),
     }
+}
+
+/// What a double has open is open to those whom the Service wants, and to nobody else: ports may have it alone.
+fn follow(work: &Work<'_>, double: &Group, sources: &[Cidr], done: &mut Done) -> Result<(), Failure> {
+    let mut wanted = rules(work, &double.id, sources);
+    wanted.retain(|new| double.rules.iter().any(|rule| opens(rule, new)));
+    let (new, old) = changes(&wanted, &double.rules);
+    make(&new, done)?;
+    delete_rules(&ids(&old), &double.name, done)
+}
+
+fn ids(rules: &[&Rule]) -> Vec<String> {
+    rules.iter().map(|rule| rule.id.clone()).collect()
 }
 
 /// When members have changed: old rules go, and ports of others lose the group. Where groups are not managed, none is left.

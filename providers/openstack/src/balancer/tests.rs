@@ -6,6 +6,7 @@ mod changes;
 mod closing;
 mod creations;
 mod deletions;
+mod doubles;
 mod drivers;
 mod finding;
 mod groups;

@@ -7,6 +7,7 @@ const GROUPS: &str = "network GET /security-groups";
 const PORTS: &str = "network GET /ports";
 const OLD_RULE: &str = "network DELETE /security-group-rules/r-9";
 const NEW_RULES: &str = "network POST /security-group-rules";
+const PORT: &str = "network PUT /ports/p-1";
 const OLD_PORT: &str = "network PUT /ports/p-9";
 const LISTENER: &str = "load-balancer PUT /lbaas/listeners/listener-1";
 const MAKE_LISTENER: &str = "load-balancer POST /lbaas/listeners";
@@ -22,6 +23,16 @@ fn no(words: &str) -> Reply {
 /// Of a port that the Service does not have any more.
 fn old_rule() -> Value {
     with(good_rule(), json!({ "id": "r-9", "port_range_min": 1, "port_range_max": 1 }))
+}
+
+/// It lets all clients in.
+pub(super) fn for_everybody() -> Value {
+    with(good_rule(), json!({ "id": "r-9", "remote_ip_prefix": "0.0.0.0/0" }))
+}
+
+/// A pool with the one algorithm that OVN has.
+pub(super) fn of_ovn() -> Value {
+    with(pool(), json!({ "lb_algorithm": "SOURCE_IP_PORT" }))
 }
 
 /// The group has a rule too much, and so has the port of a Node that has left.
@@ -40,6 +51,20 @@ fn grouped(cloud: FakeCloud, old: &Value) -> FakeCloud {
 /// Writes to the security group, and to ports that have it.
 fn closed(cloud: &FakeCloud) -> Vec<String> {
     written(cloud).into_iter().filter(|line| line.starts_with("network ")).collect()
+}
+
+/// What comes of it, with OVN, that a Service does not let everybody in any more, where the port of a Node does not take the group and the
+/// deletion of the old rule is answered so; and what was written.
+fn narrowed_while_a_port_does_not_take_the_group(deletion: Reply) -> (Done, Vec<String>) {
+    let mut service = settled(&[]);
+    service.source_ranges = vec!["10.1.0.0/24".to_owned()];
+    let cloud = cloud_of(&balancer(), &[listener()], &[of_ovn()], &[member(1), member(2)])
+        .on(GROUPS, many("security_groups", &[group(&json!([good_rule(), for_everybody()]))]))
+        .on(PORTS, many("ports", &[port_of(1, &["mine"]), port_of(2, &["sg-1"])]))
+        .on(PORT, Reply::status(403))
+        .on(OLD_RULE, deletion);
+    let done = ensure(&ovn(), &host(), &service, &nodes());
+    (done, closed(&cloud))
 }
 
 /// When the call comes again.
@@ -236,8 +261,8 @@ fn what_was_open_is_closed_also_where_there_is_no_address_to_publish() {
 /// They alone keep clients out, and do not depend on where members are: once another refusal left the Service open to everybody.
 #[test]
 fn with_ovn_source_ranges_are_narrowed_whatever_is_refused_but_not_before_the_new_ones_are_let_in() {
-    let everybody = with(good_rule(), json!({ "id": "r-9", "remote_ip_prefix": "0.0.0.0/0" }));
-    let of_ovn = with(pool(), json!({ "lb_algorithm": "SOURCE_IP_PORT" }));
+    let everybody = for_everybody();
+    let of_ovn = of_ovn();
     let mut service = settled(&[(names::CONNECTION_LIMIT, "7")]);
     service.source_ranges = vec!["10.1.0.0/24".to_owned(), "192.0.2.0/24".to_owned()];
     let both = || vec![member(1), member(2)];
@@ -257,47 +282,27 @@ fn with_ovn_source_ranges_are_narrowed_whatever_is_refused_but_not_before_the_ne
 /// A port that does not take the group is another matter.
 #[test]
 fn with_ovn_source_ranges_are_narrowed_although_the_port_of_a_node_does_not_take_the_group() {
-    let everybody = with(good_rule(), json!({ "id": "r-9", "remote_ip_prefix": "0.0.0.0/0" }));
-    let of_ovn = with(pool(), json!({ "lb_algorithm": "SOURCE_IP_PORT" }));
-    let put = "network PUT /ports/p-1";
-    let mut service = settled(&[]);
-    service.source_ranges = vec!["10.1.0.0/24".to_owned()];
-    let cloud = cloud_of(&balancer(), &[listener()], &[of_ovn], &[member(1), member(2)])
-        .on(GROUPS, many("security_groups", &[group(&json!([good_rule(), everybody]))]))
-        .on(PORTS, many("ports", &[port_of(1, &["mine"]), port_of(2, &["sg-1"])]))
-        .on(put, Reply::status(403))
-        .on(OLD_RULE, Reply::status(204));
-    let done = ensure(&ovn(), &host(), &service, &nodes());
+    let (done, closed) = narrowed_while_a_port_does_not_take_the_group(Reply::status(204));
     assert!(message(&done).contains("failed to update security group for ports"), "{}", message(&done));
-    assert_eq!(closed(&cloud), [OLD_RULE, put]);
+    assert_eq!(closed, [OLD_RULE, PORT]);
 }
 
 /// The one of the rule once hid the one of the port.
 #[test]
 fn with_ovn_a_rule_and_a_port_that_fail_are_both_told() {
-    let everybody = with(good_rule(), json!({ "id": "r-9", "remote_ip_prefix": "0.0.0.0/0" }));
-    let of_ovn = with(pool(), json!({ "lb_algorithm": "SOURCE_IP_PORT" }));
-    let put = "network PUT /ports/p-1";
-    let mut service = settled(&[]);
-    service.source_ranges = vec!["10.1.0.0/24".to_owned()];
-    let cloud = cloud_of(&balancer(), &[listener()], &[of_ovn], &[member(1), member(2)])
-        .on(GROUPS, many("security_groups", &[group(&json!([good_rule(), everybody]))]))
-        .on(PORTS, many("ports", &[port_of(1, &["mine"]), port_of(2, &["sg-1"])]))
-        .on(put, Reply::status(403))
-        .on(OLD_RULE, Reply::status(503));
-    let done = ensure(&ovn(), &host(), &service, &nodes());
+    let (done, closed) = narrowed_while_a_port_does_not_take_the_group(Reply::status(503));
     assert_eq!(next(&done), (Reaction::Retry, None), "{}", message(&done));
     for told in ["failed to update security group for ports", "security-group-rules/{id}: 503"] {
         assert!(message(&done).contains(told), "{told}: {}", message(&done));
     }
-    assert_eq!(closed(&cloud), [OLD_RULE, put]);
+    assert_eq!(closed, [OLD_RULE, PORT]);
 }
 
 /// Whom the Service keeps out came in as long as something else was wrong.
 #[test]
 fn with_ovn_source_ranges_are_narrowed_whatever_octavia_is_at_and_whatever_else_cannot_be_read() {
-    let everybody = with(good_rule(), json!({ "id": "r-9", "remote_ip_prefix": "0.0.0.0/0" }));
-    let of_ovn = with(pool(), json!({ "lb_algorithm": "SOURCE_IP_PORT" }));
+    let everybody = for_everybody();
+    let of_ovn = of_ovn();
     for (what, status, annotations, ports) in [
         ("ports of Nodes that cannot be listed", "ACTIVE", vec![], Some(Reply::status(503))),
         ("Octavia is at work", "PENDING_UPDATE", vec![], None),
@@ -325,9 +330,9 @@ fn with_ovn_source_ranges_are_narrowed_whatever_octavia_is_at_and_whatever_else_
 /// Such a rule lets the clients in themselves, often all of them, and no listener is made.
 #[test]
 fn with_ovn_a_service_that_is_not_served_opens_no_other_node_port() {
-    let everybody = with(good_rule(), json!({ "id": "r-9", "remote_ip_prefix": "0.0.0.0/0" }));
+    let everybody = for_everybody();
     let wide = with(good_rule(), json!({ "id": "r-9", "port_range_min": null, "port_range_max": null }));
-    let of_ovn = with(pool(), json!({ "lb_algorithm": "SOURCE_IP_PORT" }));
+    let of_ovn = of_ovn();
     let class = || vec![(names::CLASS, "none")];
     let (both, first) = (&[30_000, 30_443][..], &[30_000][..]);
     for (what, status, annotations, old, made, makes_group) in [
@@ -363,14 +368,17 @@ fn with_ovn_a_service_that_is_not_served_opens_no_other_node_port() {
 /// The rules may be those of another one than the one that stays.
 #[test]
 fn with_ovn_a_node_port_that_a_group_of_the_same_name_opens_stays_open_when_that_goes() {
-    let of_ovn = with(pool(), json!({ "lb_algorithm": "SOURCE_IP_PORT" }));
+    let of_ovn = of_ovn();
     let second = with(group(&json!([good_rule()])), json!({ "id": "sg-2" }));
     let cloud = cloud_of(&balancer(), &[listener()], &[of_ovn], &[member(1), member(2)])
         .on(GROUPS, many("security_groups", &[group(&json!([])), second]))
         .on(PORTS, many("ports", &[port_of(1, &["sg-1"]), port_of(2, &["sg-1"])]))
         .always(PORTS, many("ports", &[]))
-        .on(NEW_RULES, Reply::json(201, "{}"))
+        .always(NEW_RULES, Reply::json(201, "{}"))
+        .on("network DELETE /security-group-rules/r-1", Reply::status(204))
         .on("network DELETE /security-groups/sg-2", Reply::status(204));
     ensure(&ovn(), &host(), &settled(&[(names::CLASS, "none")]), &nodes());
-    assert_eq!(closed(&cloud), [NEW_RULES, "network DELETE /security-groups/sg-2"]);
+    // Until it goes, it follows the ranges, too.
+    let followed = [NEW_RULES, "network DELETE /security-group-rules/r-1"];
+    assert_eq!(closed(&cloud), [NEW_RULES, followed[0], followed[1], "network DELETE /security-groups/sg-2"]);
 }

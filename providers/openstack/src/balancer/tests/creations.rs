@@ -288,7 +288,7 @@ fn tls_is_ended_with_what_barbican_has() {
     assert!(cloud.lines().contains(&secret.to_owned()));
     let absent = Reply::json(
         404,
-        r#"{"code": 404, "title": "Not Found", "description": "Not Found. Sorry but your container is in another castle; it was not found."}"#,
+        r#"{"code": 404, "title": "Not Found", "description": "Not Found. Sorry but your container is in another castle."}"#,
     );
     let field = Some(ccm_sdk::annotations::field(names::TLS_CONTAINER));
     for (reference, words) in [
