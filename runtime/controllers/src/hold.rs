@@ -20,9 +20,18 @@ pub(crate) struct Releases(u64);
 
 impl Hold {
     /// How long it is not to be called; none when it may be.
-    pub(crate) fn left(&self) -> Option<Duration> {
+    fn left(&self) -> Option<Duration> {
         let left = self.until?.saturating_duration_since(Instant::now());
         (!left.is_zero()).then_some(left)
+    }
+
+    /// For a run that may have to wait.
+    ///
+    /// # Errors
+    ///
+    /// The provider is left alone for that long.
+    pub(crate) fn begin(&self) -> Result<Releases, Duration> {
+        self.left().map_or(Ok(self.releases), Err)
     }
 
     /// For a run that begins.

@@ -2,13 +2,14 @@
 //!
 //! Controllers read the [`Store`] and get the keys of changed objects through [`ReflectorHandle::subscribe`]; a key is told
 //! after the store has the change. Whoever subscribes late gets the keys of all objects first, so a reflector can run while
-//! nobody works yet. Objects that cannot be decoded are left out, or stay as they were when they could be: one odd object must not
-//! blind the process. What nobody reads is dropped before an object is stored.
+//! nobody works yet. Objects that cannot be decoded, or are too large, are left out, or stay as they were: one odd object must not blind the
+//! process. What nobody reads is dropped before an object is stored.
 
 mod decode;
 mod lists;
 mod node;
 mod pairs;
+mod service;
 
 #[cfg(test)]
 mod tests;
@@ -29,14 +30,12 @@ use tokio_util::sync::CancellationToken;
 use crate::backoff::capped;
 use crate::metrics::{StoreMeters, StoreMetrics, now_seconds};
 use crate::object_name::ObjectName as _;
-use decode::DeserializeGuard;
 pub use decode::Stored;
+pub(crate) use decode::{DeserializeGuard, Identified};
 pub(crate) use lists::{Age, Lists};
 pub use node::Node;
 pub(crate) use pairs::Pairs;
 
-/// Objects per page of a list. A Node with its images is up to 30 KiB of text, so a page stays below 8 MiB.
-const PAGE_SIZE: u32 = 250;
 /// Keys that wait for one subscriber. When it is full the watch waits: queues empty it at once.
 const SUBSCRIBER_BOUND: usize = 1_024;
 /// Shortest and longest time between two attempts to watch.
@@ -142,6 +141,8 @@ pub struct Reflector<K: Stored> {
     /// For handles.
     door: mpsc::UnboundedSender<mpsc::Sender<ObjectRef<K>>>,
     undecodable: HashSet<ObjectRef<K>>,
+    /// Of which something is left out.
+    shortened: HashSet<ObjectRef<K>>,
     meters: StoreMeters,
     failing: bool,
 }
@@ -163,6 +164,7 @@ impl<K: Stored> Reflector<K> {
             newcomers,
             door,
             undecodable: HashSet::new(),
+            shortened: HashSet::new(),
             meters: metrics.of(&K::kind(&())),
             failing: false,
         }
@@ -197,7 +199,7 @@ impl<K: Stored> Reflector<K> {
 
     /// Watches until `shutdown`. Failures are waited out with back-off.
     pub async fn run(mut self, shutdown: CancellationToken) {
-        let mut events = watcher(self.api.clone(), config()).boxed();
+        let mut events = watcher(self.api.clone(), config::<K>()).boxed();
         let mut delays = delays();
         let mut pause: Option<Instant> = None;
         let mut failed: Option<Instant> = None;
@@ -239,7 +241,7 @@ impl<K: Stored> Reflector<K> {
                     pause = Some(now + delay);
                     // With a list. A watch that goes on where it was hears nothing, when etcd was restored from a backup
                     // meanwhile, before the resource versions have come that far again.
-                    events = watcher(self.api.clone(), config()).boxed();
+                    events = watcher(self.api.clone(), config::<K>()).boxed();
                     continue;
                 }
                 None => return,
@@ -263,6 +265,7 @@ impl<K: Stored> Reflector<K> {
             watcher::Event::Delete(guard) => {
                 let key = key(&guard);
                 self.undecodable.remove(&key);
+                self.shortened.remove(&key);
                 match guard.object {
                     Ok(object) if guard.metadata.name.is_some() => {
                         self.writer.apply_watcher_event(&watcher::Event::Delete(object))
@@ -311,7 +314,7 @@ impl<K: Stored> Reflector<K> {
         (old.uid().as_deref() == guard.metadata.uid.as_deref()).then(|| K::clone(&old))
     }
 
-    /// The object. Says once per object that it is left out, and once that it is back.
+    /// The object. Says once per object that it is left out, or a part of it, and once that it is back.
     fn decoded(&mut self, guard: DeserializeGuard<K>) -> Option<K> {
         let key = key(&guard);
         match guard.object {
@@ -323,6 +326,15 @@ impl<K: Stored> Reflector<K> {
             Ok(object) => {
                 if self.undecodable.remove(&key) {
                     tracing::info!(object = %key.object_name(), "object can be decoded again");
+                }
+                match guard.surplus {
+                    Some(why) if self.shortened.insert(key.clone()) => {
+                        tracing::warn!(object = %key.object_name(), why, "a part of an object is left out");
+                    }
+                    None if self.shortened.remove(&key) => {
+                        tracing::info!(object = %key.object_name(), "no part of the object is left out any more");
+                    }
+                    Some(_) | None => {}
                 }
                 Some(object)
             }
@@ -380,8 +392,8 @@ impl<K: Stored> Reflector<K> {
     }
 }
 
-fn config() -> watcher::Config {
-    watcher::Config::default().page_size(PAGE_SIZE)
+fn config<K: Stored>() -> watcher::Config {
+    watcher::Config::default().page_size(K::PAGE_SIZE)
 }
 
 /// Between two attempts to watch.

@@ -47,12 +47,48 @@ mod tests {
 
     const REPEAT: Duration = Duration::from_secs(600);
 
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// When, in seconds, what is said, and whether it is given.
+    async fn assert_given(steps: &[(u64, &str, bool)]) {
+        let (mut warnings, begun) = (Warnings::default(), Instant::now());
+        for (at, warning, is_given) in steps {
+            tokio::time::sleep_until(begun + Duration::from_secs(*at)).await;
+            assert_eq!(warnings.is_news(warning, REPEAT), *is_given, "{warning} at {at} s");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_warning_is_given_again_when_its_time_is_over_and_another_one_at_once() {
+        assert_given(&[
+            (0, "no quota", true),
+            (1, "no quota", false),
+            (599, "no quota", false),
+            // It counts from when it was given, and not from when it was last held back.
+            (600, "no quota", true),
+            (601, "no quota", false),
+            (602, "no network", true),
+            (603, "no network", false),
+            // One that came in between is what the object suffers from, and this one has come back.
+            (604, "no quota", true),
+            (1_203, "no quota", false),
+            (1_204, "no quota", true),
+        ])
+        .await;
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_message_that_is_new_each_time_is_not_given_for_ever() {
         let mut warnings = Warnings::default();
-        let given = (0..100).filter(|i| warnings.is_news(&format!("request {i}"), REPEAT)).count();
-        assert_eq!(given, MAX_WARNINGS);
-        tokio::time::advance(REPEAT).await;
-        assert!(warnings.is_news("request 100", REPEAT));
+        let mut given = |from: usize| {
+            (from..from + 100).filter(|i| warnings.is_news(&format!("request {i}"), REPEAT)).collect::<Vec<_>>()
+        };
+        assert_eq!(given(0), Vec::from_iter(0..10_usize), "the first ten");
+        tokio::time::advance(REPEAT - SECOND).await;
+        assert_eq!(given(100), Vec::<usize>::new(), "the time is not over");
+        tokio::time::advance(SECOND).await;
+        assert_eq!(given(200), Vec::from_iter(200..210_usize), "as many as before");
+        tokio::time::advance(REPEAT - SECOND).await;
+        assert_eq!(given(300), Vec::<usize>::new(), "nor is it this time");
     }
 }

@@ -93,12 +93,9 @@ impl Syncer {
     /// Calls the provider called `name`.
     pub(crate) async fn sync(&self, name: &str) -> Verdict {
         let Some(member) = self.members.get(name) else { return Verdict::Done };
-        let begun = {
-            let hold = &member.state.lock().hold;
-            if let Some(left) = hold.left() {
-                return Verdict::After(left);
-            }
-            hold.releases()
+        let begun = match member.state.lock().hold.begin() {
+            Ok(begun) => begun,
+            Err(left) => return Verdict::After(left),
         };
         let called = Instant::now();
         let (unreadable, answer) = self.told(member).await;

@@ -97,7 +97,13 @@ impl NodeIndex {
         self.names.insert(target.clone(), node.name.clone());
         let writes = self.writes.entry(target.clone()).or_default();
         match writes.iter_mut().find(|one| one.node == node.name) {
-            Some(earlier) => earlier.tries += 1,
+            Some(earlier) => {
+                // Others may have it as well only if it is an ExternalIP in all that count.
+                if !earlier.counts() || kind != Some(AddressKind::ExternalIp) {
+                    earlier.kind = kind;
+                }
+                earlier.tries += 1;
+            }
             None => writes.push(Write { node: node.name.clone(), kind, tries: 1, done: None }),
         }
         write.targets.push(target.clone());
@@ -260,29 +266,29 @@ pub(crate) struct AddressWrite {
 impl AddressWrite {
     /// The API server has taken them, or may have: it gave no answer.
     pub(crate) fn done(mut self) {
+        self.end(|write| write.done = Some(Instant::now()));
+    }
+
+    /// The try is over. What an earlier one gave, or may have given, is kept whatever became of this one.
+    fn end(&mut self, became: impl Fn(&mut Write)) {
+        if self.targets.is_empty() {
+            return;
+        }
         let mut index = self.index.lock();
-        for target in std::mem::take(&mut self.targets) {
+        for target in self.targets.drain(..) {
             let all = index.writes.get_mut(&target).into_iter().flatten();
             for write in all.filter(|write| write.node == self.node) {
                 write.tries -= 1;
-                write.done = Some(Instant::now());
+                became(write);
             }
+            index.retain(&target, Write::counts);
         }
     }
 }
 
 impl Drop for AddressWrite {
     fn drop(&mut self) {
-        if self.targets.is_empty() {
-            return;
-        }
-        let mut index = self.index.lock();
-        for target in &self.targets {
-            let all = index.writes.get_mut(target).into_iter().flatten();
-            all.filter(|write| write.node == self.node).for_each(|write| write.tries -= 1);
-            // What an earlier try gave, or may have given, is kept whatever became of this one.
-            index.retain(target, Write::counts);
-        }
+        self.end(|_| ());
     }
 }
 

@@ -330,6 +330,42 @@ mod tests {
         drop(outwards);
     }
 
+    /// Several machines may leave their network by one address. The first mention of an address said which kind it is, and one that is an
+    /// InternalIP as well passed for such a one.
+    #[tokio::test(start_paused = true)]
+    async fn an_address_under_way_may_be_anothers_only_if_it_is_an_external_ip_and_nothing_else() {
+        const HOST: AddressKind = AddressKind::Hostname;
+        let cases: [(&[AddressKind], bool); 5] = [
+            (&[EXTERNAL], true),
+            (&[EXTERNAL, EXTERNAL], true),
+            (&[EXTERNAL, INTERNAL], false),
+            (&[INTERNAL, EXTERNAL], false),
+            (&[EXTERNAL, HOST], false),
+        ];
+        for (kinds, is_shared) in cases {
+            let bench = bench(vec![node("a").ready("True"), node("b").ready("True")]);
+            let check = |name: &str, kinds: &[AddressKind]| {
+                let wanted: Vec<Address> = kinds.iter().map(|kind| address(*kind, "203.0.113.7")).collect();
+                bench.holders.check(&node(name).ready("True").object(), &wanted)
+            };
+            let write = check("a", kinds).unwrap();
+            assert_eq!(check("b", &[EXTERNAL]).is_ok(), is_shared, "{kinds:?}");
+            // What is given up says nothing of the next write.
+            drop(write);
+            let write = check("a", &[EXTERNAL]).unwrap();
+            assert!(check("b", &[EXTERNAL]).is_ok(), "{kinds:?}");
+            // One that may have been done says it for as long as the store need not show it.
+            drop(write);
+            check("a", kinds).unwrap().done();
+            let write = check("a", &[EXTERNAL]).unwrap();
+            assert_eq!(check("b", &[EXTERNAL]).is_ok(), is_shared, "{kinds:?}");
+            write.done();
+            tokio::time::advance(Duration::from_secs(60)).await;
+            let _write = check("a", &[EXTERNAL]).unwrap();
+            assert!(check("b", &[EXTERNAL]).is_ok(), "{kinds:?}");
+        }
+    }
+
     /// A provider once gave two Nodes one machine: both would go with it, and load balancers had it twice.
     #[tokio::test(start_paused = true)]
     async fn a_machine_is_one_nodes_until_that_is_gone_or_silent_or_its_write_has_failed() {

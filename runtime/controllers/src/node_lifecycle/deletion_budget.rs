@@ -38,6 +38,10 @@ impl DeletionBudget {
     }
 }
 
+/// For so long after all Nodes of a provider were counted, nobody counts them again only to be refused. Whoever may delete a Node is never
+/// told so by an older count.
+const COUNT_SERVES: Duration = Duration::from_secs(1);
+
 /// Counts deletions of this process, and those of the last one that are known.
 pub(crate) struct Deletions {
     settings: DeletionBudget,
@@ -51,6 +55,26 @@ struct Account {
     spent: VecDeque<(Instant, String)>,
     /// Deletions that are being decided.
     reserved: usize,
+    /// How many Nodes there were, what went included, and when that was counted. None after what went has changed.
+    counted: Option<(Instant, usize)>,
+}
+
+impl Account {
+    /// Deletions of a period ago count no more.
+    fn forget(&mut self, period: Duration, now: Instant) {
+        while self.spent.front().is_some_and(|(then, _)| now.duration_since(*then) >= period) {
+            self.spent.pop_front();
+            self.counted = None;
+        }
+    }
+
+    /// Why there is no right to one more deletion, if there are so many Nodes, of which so many may go.
+    fn refusal(&self, limit: usize, nodes: usize) -> Option<DeletionRefusal> {
+        if self.spent.len() >= limit {
+            return Some(DeletionRefusal::Spent(Spent { limit, nodes }));
+        }
+        (self.spent.len().saturating_add(self.reserved) >= limit).then_some(DeletionRefusal::Busy)
+    }
 }
 
 #[derive(Default)]
@@ -106,13 +130,14 @@ impl Deletions {
         Self { settings, state: Mutex::new(State { confirmed, ..State::default() }) }
     }
 
-    /// The right to delete the Node called `name` with this UID, one of `nodes`: the UIDs of all Nodes of its provider.
-    pub(crate) fn reserve<'n>(
+    /// The right to delete the Node called `name` with this UID. `others` counts all Nodes of its provider, but for those with these UIDs.
+    /// That takes a while in a large cluster, so it is not asked where a count of a moment ago says no already.
+    pub(crate) fn reserve(
         &self,
         keeper: Keeper,
         name: &str,
         uid: &str,
-        nodes: impl Iterator<Item = &'n str>,
+        others: impl FnOnce(&HashSet<&str>) -> usize,
         now: Instant,
     ) -> Result<Grant<'_>, DeletionRefusal> {
         let mut state = self.state.lock();
@@ -124,22 +149,22 @@ impl Deletions {
             return granted(Kind::Paid);
         }
         let account = state.accounts.entry(keeper).or_default();
-        let period = self.settings.period;
-        while account.spent.front().is_some_and(|(then, _)| now.duration_since(*then) >= period) {
-            account.spent.pop_front();
-        }
-        // What went is counted in, else the limit would shrink with each deletion. Some of it may still be there.
-        let all: HashSet<&str> = account.spent.iter().map(|(_, uid)| uid.as_str()).collect();
-        if all.contains(uid) {
+        account.forget(self.settings.period, now);
+        if account.spent.iter().any(|(_, spent)| spent == uid) {
             return granted(Kind::Paid);
         }
-        let nodes = all.len() + nodes.filter(|uid| !all.contains(uid)).count();
-        let limit = self.settings.limit(nodes);
-        if account.spent.len() >= limit {
-            return Err(DeletionRefusal::Spent(Spent { limit, nodes }));
+        if let Some((then, nodes)) = account.counted
+            && now.duration_since(then) < COUNT_SERVES
+            && let Some(refusal) = account.refusal(self.settings.limit(nodes), nodes)
+        {
+            return Err(refusal);
         }
-        if account.spent.len().saturating_add(account.reserved) >= limit {
-            return Err(DeletionRefusal::Busy);
+        // What went is counted in, else the limit would shrink with each deletion. Some of it may still be there.
+        let gone: HashSet<&str> = account.spent.iter().map(|(_, uid)| uid.as_str()).collect();
+        let nodes = gone.len().saturating_add(others(&gone));
+        account.counted = Some((now, nodes));
+        if let Some(refusal) = account.refusal(self.settings.limit(nodes), nodes) {
+            return Err(refusal);
         }
         account.reserved = account.reserved.saturating_add(1);
         granted(Kind::Counted(uid.to_owned()))
@@ -147,7 +172,10 @@ impl Deletions {
 
     /// Counts a deletion from before the start. The oldest come first.
     pub(crate) fn recall(&self, keeper: Keeper, past: &Past) {
-        self.state.lock().accounts.entry(keeper).or_default().spent.push_back((past.at, past.uid.clone()));
+        let mut state = self.state.lock();
+        let account = state.accounts.entry(keeper).or_default();
+        account.spent.push_back((past.at, past.uid.clone()));
+        account.counted = None;
     }
 
     pub(crate) const fn settings(&self) -> &DeletionBudget {
@@ -169,6 +197,7 @@ impl Grant<'_> {
                 let account = state.accounts.entry(self.keeper).or_default();
                 account.reserved = account.reserved.saturating_sub(1);
                 account.spent.push_back((now, uid));
+                account.counted = None;
             }
             Kind::Confirmed { uid, .. } => drop(state.free.insert(uid)),
             Kind::Paid | Kind::Spent => {}
@@ -192,6 +221,8 @@ impl Drop for Grant<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     fn budget(percent: u8, min: usize, confirmed: &[&str]) -> Deletions {
@@ -217,8 +248,13 @@ mod tests {
             now: Instant,
         ) -> Result<Grant<'_>, DeletionRefusal> {
             let uids: Vec<String> = (0..nodes).map(|node| format!("{keeper:?}-{node}")).collect();
-            self.reserve(keeper, name, uid, uids.iter().map(String::as_str), now)
+            self.reserve(keeper, name, uid, beside(uids.iter().map(String::as_str)), now)
         }
+    }
+
+    /// Counts these Nodes.
+    fn beside<'n>(uids: impl Iterator<Item = &'n str>) -> impl FnOnce(&HashSet<&str>) -> usize {
+        |gone| uids.filter(|uid| !gone.contains(uid)).count()
     }
 
     /// What a refusal says.
@@ -321,7 +357,7 @@ mod tests {
             let uids: Vec<String> = (0..nodes).map(|node| format!("u{node}")).collect();
             let gone = (0..nodes).take_while(|gone| {
                 let left = uids.iter().skip(*gone).map(String::as_str);
-                budget.reserve(RED, "n", &uids[*gone], left, now).map(|grant| grant.spend(now)).is_ok()
+                budget.reserve(RED, "n", &uids[*gone], beside(left), now).map(|grant| grant.spend(now)).is_ok()
             });
             assert_eq!(gone.count(), limit, "{nodes}");
         }
@@ -333,7 +369,44 @@ mod tests {
         let budget = budget(0, 3, &[]);
         let now = Instant::now();
         let uids = ["a", "b"];
-        budget.reserve(RED, "a", "a", uids.into_iter(), now).ok().unwrap().spend(now);
-        assert_eq!(budget.reserve(RED, "b", "b", uids.into_iter(), now).err(), spent(1, 2));
+        budget.reserve(RED, "a", "a", beside(uids.into_iter()), now).ok().unwrap().spend(now);
+        assert_eq!(budget.reserve(RED, "b", "b", beside(uids.into_iter()), now).err(), spent(1, 2));
+    }
+
+    /// All Nodes were counted for each Node whose machine was absent: 10,000 Nodes 10,000 times, while all others waited.
+    #[tokio::test(start_paused = true)]
+    async fn nodes_are_counted_for_those_that_may_go_and_not_for_each_one_that_may_not() {
+        let budget = budget(10, 3, &[]);
+        let counts = Cell::new(0);
+        let ask = |node: usize| {
+            let others = |gone: &HashSet<&str>| {
+                counts.set(counts.get() + 1);
+                1_000 - gone.len()
+            };
+            budget.reserve(RED, "n", &format!("u{node}"), others, Instant::now())
+        };
+        let grants: Vec<Grant<'_>> = (0..1_000).filter_map(|node| ask(node).ok()).collect();
+        assert_eq!((grants.len(), counts.get()), (100, 100), "900 are told that others are being decided");
+        grants.into_iter().for_each(|grant| grant.spend(Instant::now()));
+        counts.set(0);
+        for node in 100..1_000 {
+            assert_eq!(ask(node).err(), spent(100, 1_000));
+        }
+        assert_eq!(counts.get(), 1);
+        tokio::time::advance(COUNT_SERVES).await;
+        assert_eq!((ask(100).err(), counts.get()), (spent(100, 1_000), 2), "there may be more by now");
+    }
+
+    /// An old count must not let go what a new one would hold.
+    #[tokio::test(start_paused = true)]
+    async fn the_right_to_delete_a_node_rests_on_the_nodes_of_this_moment() {
+        let budget = budget(10, 3, &[]);
+        let now = Instant::now();
+        let ask = |uid: &str, nodes: usize| budget.reserve(RED, "n", uid, |_: &HashSet<&str>| nodes, now);
+        let first = ask("u1", 100);
+        assert!(first.is_ok());
+        assert_eq!(ask("u2", 2).err(), Some(DeletionRefusal::Busy), "all but two have gone: one may be deleted");
+        first.ok().unwrap().spend(now);
+        assert_eq!(ask("u2", 1).err(), spent(1, 2));
     }
 }

@@ -76,20 +76,15 @@ impl Journal {
         Self { gate, place, period, state, turn, is_told }
     }
 
-    /// What was noted within the last period, by whoever led before, and whether that is all: there is a place for notes, with room left.
+    /// What was noted within the last period, by whoever led before. That need not be all: it may have had no right to note anything, or no
+    /// ConfigMap, or no room.
     ///
     /// # Errors
     ///
-    /// The API server did not answer. Where it says no, nothing is known.
-    pub(crate) async fn read(&self) -> Result<(Vec<Past>, bool), ApiError> {
-        let data = match self.gate.read(GET, self.maps().get(&self.place.config_map)).await {
-            Ok(map) => map.data.unwrap_or_default(),
-            Err(error) if error.is_unanswered() => return Err(error),
-            Err(error) => {
-                self.tell(&error);
-                return Ok((vec![], false));
-            }
-        };
+    /// The API server did not answer, or said no.
+    pub(crate) async fn read(&self) -> Result<Vec<Past>, ApiError> {
+        let map = self.gate.read(GET, self.maps().get(&self.place.config_map)).await?;
+        let data = map.data.unwrap_or_default();
         let mut state = self.state.lock();
         let mut deletions = Vec::new();
         for (key, text) in data {
@@ -102,8 +97,7 @@ impl Journal {
             }
             state.noted.insert(key, until);
         }
-        let is_all = deletions.len() < MAX_NOTED;
-        Ok((deletions, is_all))
+        Ok(deletions)
     }
 
     /// Notes that the Node with this UID is about to be deleted. Where the API server refuses that for good, nothing is noted.
@@ -190,7 +184,8 @@ impl Journal {
         Ok(())
     }
 
-    fn tell(&self, error: &ApiError) {
+    /// Says, once, that nothing can be noted.
+    pub(crate) fn tell(&self, error: &ApiError) {
         if !self.is_told.swap(true, Ordering::Relaxed) {
             let JournalPlace { namespace, config_map, .. } = &self.place;
             tracing::warn!(

@@ -8,6 +8,7 @@
 //! | [`memory`] | what the cloud said before, and when it is asked again |
 //! | [`deletion_budget`] | how many Nodes may be deleted |
 //! | [`journal`], [`history`] | what the next leader can know of deletions, and what is known of the last one's |
+//! | [`recall`] | that no Node is deleted before that is known |
 //! | [`explain`] | what is known of one Node, for those who ask why |
 //! | [`deletion`], [`taint`] | the writes, and other writers |
 //!
@@ -32,6 +33,7 @@ mod journal;
 mod memory;
 mod metrics;
 pub(crate) mod node_state;
+mod recall;
 mod rehearsal;
 mod settings;
 mod sync;
@@ -41,13 +43,11 @@ mod taint;
 mod tests;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use ccm_apiserver::{ApiGate, EventRecorder};
+use ccm_apiserver::{ApiGate, EventRecorder, GRACE};
 use ccm_cloud::Lookups;
 use kube::runtime::reflector::{ObjectRef, Store};
-use parking_lot::Mutex;
-use tokio::sync::{OnceCell, Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -67,6 +67,7 @@ use deletion_budget::Deletions;
 use history::REPORTER;
 use journal::Journal;
 use memory::Memory;
+use recall::Recalled;
 use sync::Syncer;
 
 /// Name of the queue.
@@ -95,40 +96,6 @@ pub struct NodeLifecycleParts {
     pub queue_metrics: QueueMetrics,
     /// All the rest.
     pub settings: NodeLifecycleSettings,
-}
-
-/// How long nobody asks again what was deleted before, after the API server did not say.
-const RECALL_PAUSE: Duration = Duration::from_secs(1);
-
-/// Whether it is known what was deleted before the start.
-#[derive(Default)]
-struct Recalled {
-    known: OnceCell<()>,
-    /// When it is asked again.
-    next: Mutex<Option<Instant>>,
-}
-
-impl Recalled {
-    /// None when it is known. Else how long it is not to be asked.
-    async fn by(&self, syncer: &Syncer) -> Option<Duration> {
-        let ask = || async {
-            let pause = (*self.next.lock()).map(|next| next.saturating_duration_since(Instant::now()));
-            if let Some(pause) = pause.filter(|pause| !pause.is_zero()) {
-                return Err(pause);
-            }
-            // Boxed: one asks, while a run of each Node waits for it or passes by.
-            let error = match Box::pin(syncer.recall()).await {
-                Ok(()) => return Ok(()),
-                Err(error) => error,
-            };
-            let is_first = self.next.lock().replace(Instant::now() + RECALL_PAUSE).is_none();
-            if is_first {
-                tracing::warn!(%error, "not known what was deleted before the start: no Node is deleted or tainted until it is");
-            }
-            Err(RECALL_PAUSE)
-        };
-        self.known.get_or_try_init(ask).await.err()
-    }
 }
 
 /// One run for one Node.
@@ -191,7 +158,7 @@ impl NodeLifecycleController {
             tracing::warn!(?names, "deletions confirmed: these Nodes, if their machines are gone, do not count");
         }
         // By whoever works first. Nobody waits for it who only hands on keys: one that does not take them holds up the watch for all others.
-        let recalled = Arc::new(Recalled::default());
+        let recalled = Arc::new(Recalled::begin(GRACE));
         let is_waiting = |node: &Node| syncer.memory.recovered(&node.name_any(), Instant::now());
         let (keys, merging) = wake::merge(keys, recoveries, syncer.store.clone(), is_waiting);
         let settings = syncer.settings.queue;

@@ -1,12 +1,14 @@
 //! The work on one Node that may be deleted, for a plan.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ccm_cloud::Reaction;
 use kube::runtime::reflector::ObjectRef;
 
 use super::NodeLifecycleController;
 use super::node_state::{NodeState, node_state};
+use super::recall::Recalled;
 use super::sync::Syncer;
 use crate::explain::HeldDeletion;
 use crate::rehearsal::Rehearsed;
@@ -30,7 +32,9 @@ impl NodeLifecycleController {
 
 impl NodeLifecycleRehearsal {
     pub(super) async fn of(syncer: Arc<Syncer>) -> Self {
-        let forgotten = syncer.recall().await.err().map(|error| {
+        // It is made once: a right that is missing now is not waited for.
+        let recalled = Recalled::begin(Duration::ZERO);
+        let forgotten = recalled.recall(&syncer).await.err().map(|error| {
             format!("it is not known which Nodes were deleted lately, so none is deleted or tainted: {error}")
         });
         Self { syncer, forgotten }

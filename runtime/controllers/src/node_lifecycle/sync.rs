@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::deletion::Deletion;
 use super::deletion_budget::{Deletions, Grant, Spent};
-use super::history::{self, DELETING, PROVIDER_ID, REPORTER};
+use super::history::{DELETING, PROVIDER_ID, REPORTER};
 use super::journal::Journal;
 use super::memory::{HeldBy, Memory, NextLook, Topic};
 use super::metrics::NodeLifecycleMetrics;
@@ -48,48 +48,6 @@ pub(crate) struct Syncer {
 }
 
 impl Syncer {
-    /// Counts what was deleted before the start.
-    ///
-    /// # Errors
-    ///
-    /// The API server gives no answer about what was noted, or about the Events where these alone may tell: no Node may be deleted yet.
-    pub(crate) async fn recall(&self) -> Result<(), ApiError> {
-        let noted = async {
-            match &self.journal {
-                Some(journal) => journal.read().await,
-                None => Ok((vec![], false)),
-            }
-        };
-        let told = history::deletions(&self.writer.gate, self.settings.budget.period);
-        let (noted, told) = tokio::join!(noted, told);
-        let (mut deletions, is_all) = noted?;
-        match told {
-            Ok(told) => deletions.extend(told),
-            // What was not noted, for lack of a right or of room, they alone tell. Else they are not waited for: a cluster may have them in an
-            // etcd of their own.
-            Err(error) if !is_all && error.is_unanswered() => return Err(error),
-            Err(error) => tracing::warn!(
-                %error,
-                "deletions of Nodes from before the start cannot be read (list events in the namespace default): only those count that were noted before they happened"
-            ),
-        }
-        history::in_order(deletions).iter().for_each(|past| self.recall_one(past));
-        Ok(())
-    }
-
-    fn recall_one(&self, past: &history::Past) {
-        match &past.provider_id {
-            // Nobody knows whose it was: rather one too many than one budget twice.
-            None => self.lookups.keepers().for_each(|keeper| self.budget.recall(keeper, past)),
-            Some(id) => {
-                // Nobody's: of a provider that is not configured any more.
-                if let Some(keeper) = self.lookups.keeper(Some(id.as_str()).filter(|id| !id.is_empty())) {
-                    self.budget.recall(keeper, past);
-                }
-            }
-        }
-    }
-
     /// Works on the Node called `name`.
     pub(crate) async fn sync(&self, name: &str) -> Verdict {
         let Some(node) = self.store.get(&ObjectRef::new(name)) else {

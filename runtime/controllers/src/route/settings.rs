@@ -64,3 +64,63 @@ impl Default for RouteSettings {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As pages say it: in numbers, and in words.
+    fn told(time: Duration) -> (String, &'static str) {
+        let (seconds, words) = match time.as_secs() {
+            1 => (1, "one second"),
+            60 => (60, "every minute"),
+            300 => (300, "every five minutes"),
+            3_600 => (3_600, "once an hour"),
+            other => (other, "no page says so"),
+        };
+        let number = if seconds < 60 { format!("{seconds} s") } else { format!("{} min", seconds / 60) };
+        (number, words)
+    }
+
+    #[test]
+    fn pages_say_of_routes_what_is_so_without_flags() {
+        let guide = ("the guide", include_str!("../../../../docs/guides/routes.md"));
+        let comparison = ("the comparison with upstream", include_str!("../../../../docs/compatibility.md"));
+        let decision = ("decision 20", include_str!("../../../../docs/decisions/0020-routes-in-batches.md"));
+        let settings = RouteSettings::default();
+        let (debounce, first_look) = told(settings.debounce);
+        let (max_wait, _) = told(settings.max_wait);
+        let (period, every_period) = told(settings.period);
+        let (first, _) = told(settings.queue.min_backoff);
+        let (last, _) = told(settings.queue.max_backoff);
+        let (_, every_slow_retry) = told(settings.slow_retry);
+        let (_, once) = told(settings.repeat_warning);
+        let (failures, batch) = (settings.max_failures, settings.batch.get());
+        let batch = format!("{},{:03}", batch / 1_000, batch % 1_000);
+        for ((name, page), said) in [
+            // How often routes are compared.
+            (guide, format!("compares all routes {first_look} after Nodes have changed and {every_period} (")),
+            (
+                comparison,
+                format!(
+                    "{debounce} after the last change of a Node that makes a route (pod CIDRs, addresses, provider ID), \
+                     at the latest {max_wait} after the first, and every {period} plus or minus a tenth"
+                ),
+            ),
+            // When what failed is tried again.
+            (guide, format!("tried again together, after {first} at first and {last} at most.")),
+            (guide, format!("ask for more routes; the host tries again {every_slow_retry} |")),
+            (comparison, format!("a back-off for each route ({first} to {last})")),
+            (
+                comparison,
+                format!("| {once} while it stays the same, without the time, for at most `--route-max-events`"),
+            ),
+            // What an outage costs.
+            (decision, format!("stops after {failures} failures in a row (`--route-max-failures`)")),
+            (decision, format!("an outage costs {failures} calls and not {batch}.")),
+        ] {
+            let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(page.contains(&said), "{name} does not say: {said}");
+        }
+    }
+}

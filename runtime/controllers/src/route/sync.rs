@@ -100,12 +100,9 @@ impl Syncer {
     /// Brings the routes of the provider called `name` in step with the Nodes.
     pub(crate) async fn sync(&self, name: &str, stop: &CancellationToken) -> Verdict {
         let Some(member) = self.members.get(name) else { return Verdict::Done };
-        let releases = {
-            let hold = &member.state.lock().hold;
-            if let Some(left) = hold.left() {
-                return Verdict::After(left);
-            }
-            hold.releases()
+        let releases = match member.state.lock().hold.begin() {
+            Ok(releases) => releases,
+            Err(left) => return Verdict::After(left),
         };
         let trigger = if member.has_changed.swap(false, Ordering::Relaxed) { "node_change" } else { "periodic" };
         let begun = Instant::now();

@@ -19,8 +19,9 @@ use ccm_apiserver::{ApiError, ApiGate, Purpose};
 use ccm_cloud::{Ingress, Mark};
 use http::header::CONTENT_TYPE;
 use k8s_openapi::api::core::v1::Service;
-use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::api::{Api, GetParams, ListParams, ObjectList, Patch, PatchParams, Request};
 use kube::{Resource as _, ResourceExt as _};
+use serde::de::Error as _;
 use serde_json::{Map, Value, json};
 
 use super::annotations::{ENSURE, annotation};
@@ -28,15 +29,12 @@ use super::condition::{self, ReadyCondition};
 use super::ensured_record::{RECORDED, Record};
 use super::key::Key;
 use super::predicates::FINALIZER;
-use crate::store::Stored as _;
+use crate::store::{DeserializeGuard, Identified, Stored as _};
 use crate::view::service::{as_stored, ingress, is_deleting};
 
 /// Attempts of the one write that is bound to what was read, and the shortest and half the longest time between them.
 const MAX_ATTEMPTS: usize = 5;
 const CONFLICT_DELAY: Duration = Duration::from_millis(50);
-
-/// Services per page of a list of all, of which only the metadata come.
-const PAGE_SIZE: u32 = 500;
 
 /// Name under which our changes stand in `metadata.managedFields`.
 const FIELD_MANAGER: &str = "service-controller";
@@ -167,20 +165,22 @@ impl ServiceWriter {
     /// Whether the API server says that the Service is gone, or another one has its name. Nothing but metadata is read, so a
     /// Service that cannot be decoded is there.
     pub(crate) async fn is_gone(&self, service: &Service) -> Result<bool, ApiError> {
-        let live = self.uid(self.api(service), &service.name_any()).await?;
+        let namespace = service.metadata.namespace.as_deref().unwrap_or_default();
+        let live = self.uid(namespace, &service.name_any()).await?;
         Ok(live.is_none_or(|live| service.metadata.uid.as_ref() != Some(&live)))
     }
 
     /// Whether the API server has a Service of this name with the UID of a mark.
     pub(crate) async fn is_marked(&self, key: &Key, mark: &Mark) -> Result<bool, ApiError> {
-        let api = Api::namespaced(self.0.client(), key.namespace.as_deref().unwrap_or_default());
-        let live = self.uid(api, &key.name).await?;
+        let live = self.uid(key.namespace.as_deref().unwrap_or_default(), &key.name).await?;
         Ok(live.is_some_and(|live| mark.is_of(&live)))
     }
 
     /// None where there is no such Service.
-    async fn uid(&self, api: Api<Service>, name: &str) -> Result<Option<String>, ApiError> {
-        match self.0.read(GET, api.get_metadata(name)).await {
+    async fn uid(&self, namespace: &str, name: &str) -> Result<Option<String>, ApiError> {
+        let request = Request::new(Service::url_path(&(), Some(namespace))).get_metadata(name, &GetParams::default());
+        let sent = async { self.0.client().request::<Identified>(request.map_err(kube::Error::BuildRequest)?).await };
+        match self.0.read(GET, sent).await {
             Ok(live) => Ok(ApiError::unless_uid(live, |live| live.metadata.uid.as_deref())?.metadata.uid),
             Err(ApiError::NotFound) => Ok(None),
             Err(error) => Err(error),
@@ -189,14 +189,20 @@ impl ServiceWriter {
 
     /// Tells `found` of all Services that the API server has, also of those that cannot be decoded.
     pub(crate) async fn list(&self, mut found: impl FnMut(&str, Key)) -> Result<(), ApiError> {
-        let all: Api<Service> = Api::all(self.0.client());
-        let mut page = ListParams::default().limit(PAGE_SIZE);
+        let all = Request::new(Service::url_path(&(), None));
+        let mut page = ListParams::default().limit(Service::PAGE_SIZE);
         loop {
-            let listed = self.0.read(LIST, all.list_metadata(&page)).await?;
+            let request = all.list_metadata(&page);
+            let sent = async {
+                let request = request.map_err(kube::Error::BuildRequest)?;
+                self.0.client().request::<ObjectList<Identified>>(request).await
+            };
+            let listed = self.0.read(LIST, sent).await?;
             for service in listed.items {
-                let service = ApiError::unless_uid(service, |service| service.metadata.uid.as_deref())?;
-                let (name, namespace) = (service.name_any(), service.namespace().unwrap_or_default());
-                found(service.metadata.uid.as_deref().unwrap_or_default(), Key::new(&name).within(&namespace));
+                let service = ApiError::unless_uid(service, |service| service.metadata.uid.as_deref())?.metadata;
+                let [name, namespace, uid] =
+                    [service.name, service.namespace, service.uid].map(Option::unwrap_or_default);
+                found(&uid, Key::new(&name).within(&namespace));
             }
             match listed.metadata.continue_.filter(|next| !next.is_empty()) {
                 Some(next) => page = page.continue_token(&next),
@@ -270,15 +276,16 @@ impl ServiceWriter {
         }
     }
 
-    fn api(&self, service: &Service) -> Api<Service> {
+    fn api(&self, service: &Service) -> Api<DeserializeGuard<Service>> {
         Api::namespaced(self.0.client(), service.metadata.namespace.as_deref().unwrap_or_default())
     }
 
     async fn patch(&self, service: &Service, body: Value) -> Result<Written, ApiError> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
         let (api, name, patch) = (self.api(service), service.name_any(), Patch::Strategic(body));
-        match self.0.write(PATCH, api.patch_status(&name, &params, &patch)).await {
-            Ok(written) => Ok(Written::Changed(Box::new(Service::keep(written)))),
+        let sent = async { api.patch_status(&name, &params, &patch).await.and_then(kept) };
+        match self.0.write(PATCH, sent).await {
+            Ok(written) => Ok(Written::Changed(Box::new(written))),
             Err(ApiError::NotFound) => Ok(Written::Gone),
             // Another UID is refused, as other things are.
             Err(error) if is_stale(&error) && self.live(service).await?.is_none() => Ok(Written::Gone),
@@ -288,9 +295,10 @@ impl ServiceWriter {
 
     /// The Service as the API server has it; none when it is gone, or another one has its name.
     async fn live(&self, service: &Service) -> Result<Option<Service>, ApiError> {
-        match self.0.read(GET, self.api(service).get(&service.name_any())).await {
+        let sent = async { self.api(service).get(&service.name_any()).await.and_then(kept) };
+        match self.0.read(GET, sent).await {
             Ok(live) => {
-                let live = ApiError::unless_uid(Service::keep(live), |live| live.metadata.uid.as_deref())?;
+                let live = ApiError::unless_uid(live, |live| live.metadata.uid.as_deref())?;
                 Ok(Some(live).filter(|live| live.metadata.uid == service.metadata.uid))
             }
             Err(ApiError::NotFound) => Ok(None),
@@ -305,10 +313,16 @@ impl ServiceWriter {
         let sent = async {
             let body = serde_json::to_vec(operations).map_err(kube::Error::SerdeError)?;
             let request = http::Request::patch(url).header(CONTENT_TYPE, "application/json-patch+json").body(body);
-            self.0.client().request(request.map_err(kube::Error::HttpError)?).await
+            let request = request.map_err(kube::Error::HttpError)?;
+            self.0.client().request::<DeserializeGuard<Service>>(request).await.and_then(kept)
         };
-        self.0.write(PATCH, sent).await.map(Service::keep)
+        self.0.write(PATCH, sent).await
     }
+}
+
+/// What is kept of an answer. It has whatever others wrote into the Service by then: one that is too large is no answer, as in the store.
+fn kept(answer: DeserializeGuard<Service>) -> kube::Result<Service> {
+    answer.object.map_err(|error| kube::Error::SerdeError(serde_json::Error::custom(error)))
 }
 
 const fn is_stale(error: &ApiError) -> bool {

@@ -7,7 +7,6 @@
 use std::borrow::Cow;
 use std::fmt::Debug;
 
-use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::runtime::reflector::Lookup;
@@ -24,17 +23,30 @@ pub trait Stored: Lookup<DynamicType = ()> + Clone + Debug + Send + Sync + 'stat
     type Kind: Resource<DynamicType = ()>;
     /// The fields that are read.
     type Read: DeserializeOwned;
+    /// Most objects in a page of a list: the text of a page is in memory as a whole, for a moment twice.
+    const PAGE_SIZE: u32;
 
     /// Drops what no controller reads, so that memory does not grow with it.
-    fn keep(read: Self::Read) -> Self;
+    ///
+    /// # Errors
+    ///
+    /// There is more of it than is kept of one object; in words.
+    fn keep(read: Self::Read) -> Result<Self, String>;
+
+    /// What [`keep`](Self::keep) leaves out although it is read, since there is too much of it; in words.
+    fn surplus(_: &Self::Read) -> Option<String> {
+        None
+    }
 }
 
 /// An object, or why it cannot be decoded. A list or a watch goes on when one object is odd.
 #[derive(Debug, Clone)]
-pub(super) struct DeserializeGuard<K> {
+pub(crate) struct DeserializeGuard<K> {
     /// Says which object it is, and in which version.
     pub(super) metadata: ObjectMeta,
-    pub(super) object: Result<K, String>,
+    pub(crate) object: Result<K, String>,
+    /// What is left out of the object, since there is too much of it.
+    pub(super) surplus: Option<String>,
 }
 
 impl<K: Stored> From<K> for DeserializeGuard<K> {
@@ -46,21 +58,27 @@ impl<K: Stored> From<K> for DeserializeGuard<K> {
             uid: object.uid().map(Cow::into_owned),
             ..ObjectMeta::default()
         };
-        Self { metadata, object: Ok(object) }
+        Self { metadata, object: Ok(object), surplus: None }
     }
 }
 
 impl<'de, K: Stored> Deserialize<'de> for DeserializeGuard<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
-        let error = match serde_json::from_str(text.get()) {
-            Ok(read) => return Ok(K::keep(read).into()),
+        let error = match serde_json::from_str::<K::Read>(text.get()) {
+            Ok(read) => {
+                let surplus = K::surplus(&read);
+                match K::keep(read) {
+                    Ok(object) => return Ok(Self { surplus, ..Self::from(object) }),
+                    Err(error) => error,
+                }
+            }
             Err(error) => error.to_string(),
         };
         let Identified { metadata } = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
         let Identity { name, namespace, resource_version, uid } = metadata;
         let metadata = ObjectMeta { name, namespace, resource_version, uid, ..ObjectMeta::default() };
-        Ok(Self { metadata, object: Err(error) })
+        Ok(Self { metadata, object: Err(error), surplus: None })
     }
 }
 
@@ -93,30 +111,19 @@ impl<K: Stored> Resource for DeserializeGuard<K> {
     }
 }
 
-#[derive(Deserialize)]
-struct Identified {
+/// Which object a text is of, whatever else is in it: nothing else takes memory.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Identified {
     #[serde(default)]
-    metadata: Identity,
+    pub(crate) metadata: Identity,
 }
 
-#[derive(Default, Deserialize)]
+/// The metadata that say so.
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Identity {
-    name: Option<String>,
-    namespace: Option<String>,
+pub(crate) struct Identity {
+    pub(crate) name: Option<String>,
+    pub(crate) namespace: Option<String>,
     resource_version: Option<String>,
-    uid: Option<String>,
-}
-
-impl Stored for Service {
-    type Kind = Self;
-    type Read = Self;
-
-    fn keep(mut read: Self) -> Self {
-        read.metadata.managed_fields = None;
-        if let Some(annotations) = &mut read.metadata.annotations {
-            annotations.remove(LAST_APPLIED);
-        }
-        read
-    }
+    pub(crate) uid: Option<String>,
 }

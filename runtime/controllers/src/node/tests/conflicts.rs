@@ -227,9 +227,8 @@ async fn a_node_that_somebody_else_initialised_after_a_lost_answer_about_address
     assert_eq!(bench.events().await, [""; 0]);
 }
 
-/// An API server that dies before it answers takes the watch along: by what the store said nobody had the machine, and a second Node got it.
-#[tokio::test(start_paused = true)]
-async fn a_machine_that_a_lost_answer_may_have_given_is_no_other_nodes_before_the_store_can_show_it() {
+/// New Nodes `a` and `b`, for both of which the cloud has the same machine.
+fn two_nodes_with_one_machine() -> Bench {
     let mut bench = Bench::keeping_apart();
     for name in ["a", "b"] {
         bench.cloud.answer(
@@ -241,11 +240,22 @@ async fn a_machine_that_a_lost_answer_may_have_given_is_no_other_nodes_before_th
         );
         bench.add(node(name).ready("True").tainted());
     }
-    let ids = |bench: &Bench| ["a", "b"].map(|name| bench.api.json(name)["spec"]["providerID"].clone());
+    bench
+}
+
+/// Of `a` and `b`.
+fn provider_ids(bench: &Bench) -> [Value; 2] {
+    ["a", "b"].map(|name| bench.api.json(name)["spec"]["providerID"].clone())
+}
+
+/// An API server that dies before it answers takes the watch along: by what the store said nobody had the machine, and a second Node got it.
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_a_lost_answer_may_have_given_is_no_other_nodes_before_the_store_can_show_it() {
+    let mut bench = two_nodes_with_one_machine();
     bench.api.lose_answer("PATCH /api/v1/nodes/a");
     assert_eq!(bench.sync("a").await, Verdict::Backoff);
     assert_eq!(bench.sync("b").await, Verdict::Backoff);
-    assert_eq!(ids(&bench), [json!("fake://same"), Value::Null]);
+    assert_eq!(provider_ids(&bench), [json!("fake://same"), Value::Null]);
     // Its next try sees what the first one did, and ends nothing.
     assert_eq!(bench.sync("a").await, Verdict::Done);
     assert_eq!(bench.sync("b").await, Verdict::Backoff);
@@ -253,25 +263,15 @@ async fn a_machine_that_a_lost_answer_may_have_given_is_no_other_nodes_before_th
     bench.sync("a").await;
     tokio::time::advance(Duration::from_secs(60)).await;
     assert_eq!(bench.sync("b").await, Verdict::Backoff);
-    assert_eq!(ids(&bench), [json!("fake://same"), Value::Null]);
+    assert_eq!(provider_ids(&bench), [json!("fake://same"), Value::Null]);
 }
 
 /// Both were initialised, and went with one machine.
 #[tokio::test(start_paused = true)]
 async fn of_two_nodes_that_are_given_one_machine_at_the_same_time_one_waits_and_people_hear_whose_it_is() {
-    let mut bench = Bench::keeping_apart();
-    for name in ["a", "b"] {
-        bench.cloud.answer(
-            name,
-            [found(|instance| {
-                instance.provider_id = "fake://same".to_owned();
-                instance.addresses.clear();
-            })],
-        );
-        bench.add(node(name).ready("True").tainted());
-    }
+    let mut bench = two_nodes_with_one_machine();
     let (first, second) = tokio::join!(bench.sync("a"), bench.sync("b"));
-    let ids = ["a", "b"].map(|name| bench.api.json(name)["spec"]["providerID"].clone());
+    let ids = provider_ids(&bench);
     assert_eq!(ids.iter().filter(|id| **id == "fake://same").count(), 1, "{ids:?} {first:?} {second:?}");
     assert!([first, second].contains(&Verdict::Backoff), "{first:?} {second:?}");
     let (has, waits) = if ids[0].is_null() { ("b", "a") } else { ("a", "b") };

@@ -4,19 +4,47 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_apiserver::{ApiGate, ApiGateSettings, EventRecorder, EventSettings};
-use ccm_cloud::{AddressKind, Failure, Finding, Reaction};
+use ccm_apiserver::{ApiGate, ApiGateSettings, EventRecorder, EventSettings, EventWriter};
+use ccm_cloud::{AddressKind, Failure, Finding, Lookups, Reaction};
 use prometheus_client::registry::Registry;
 use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::explain::Next;
+use crate::store::Node;
 use crate::testing::{FakeApi, FakeCloud, address, found, node, run_for};
 use crate::{
     AddressSources, ClusterAddresses, Metrics, NodeController, NodeControllerParts, NodeSettings, NodeView,
     QueueSettings, Reflector,
 };
+
+/// The controller, its reflector, and who writes its Events.
+fn controller(
+    api: &FakeApi,
+    metrics: &Metrics,
+    lookups: Lookups,
+    recoveries: Vec<watch::Receiver<u64>>,
+    settings: NodeSettings,
+) -> (NodeController, Reflector<Node>, EventWriter) {
+    let gate = ApiGate::new(api.client.clone(), metrics.api.clone(), ApiGateSettings::default());
+    let (recorder, events) = EventRecorder::new(gate.clone(), metrics.events.clone(), EventSettings::default());
+    let mut nodes = Reflector::new(api.client.clone(), &metrics.store);
+    let controller = NodeController::new(NodeControllerParts {
+        cluster_addresses: ClusterAddresses::new(AddressSources::default()),
+        gate,
+        store: nodes.reader(),
+        first_list: nodes.first_list(),
+        keys: nodes.subscribe(),
+        lookups,
+        recoveries,
+        recorder,
+        metrics: metrics.node.clone(),
+        queue_metrics: metrics.queue.clone(),
+        settings,
+    });
+    (controller, nodes, events)
+}
 
 /// Runs everything for `time`, then stops it in order.
 async fn run(api: &FakeApi, cloud: &Arc<FakeCloud>, settings: NodeSettings, time: Duration) -> Metrics {
@@ -44,23 +72,8 @@ async fn run_seen<L: Future<Output = ()>>(
     look: impl FnOnce(NodeView) -> L,
 ) -> Metrics {
     let metrics = Metrics::register(&mut Registry::default());
-    let gate = ApiGate::new(api.client.clone(), metrics.api.clone(), ApiGateSettings::default());
-    let (recorder, events) = EventRecorder::new(gate.clone(), metrics.events.clone(), EventSettings::default());
-    let mut nodes = Reflector::new(api.client.clone(), &metrics.store);
     let (lookups, _task) = cloud.lookups();
-    let controller = NodeController::new(NodeControllerParts {
-        cluster_addresses: ClusterAddresses::new(AddressSources::default()),
-        gate,
-        store: nodes.reader(),
-        first_list: nodes.first_list(),
-        keys: nodes.subscribe(),
-        lookups,
-        recoveries,
-        recorder,
-        metrics: metrics.node.clone(),
-        queue_metrics: metrics.queue.clone(),
-        settings,
-    });
+    let (controller, nodes, events) = controller(api, &metrics, lookups, recoveries, settings);
     let looking = look(controller.view());
     tokio::join!(run_for(time, |stop| controller.run(stop), nodes, events), looking);
     metrics
@@ -201,23 +214,8 @@ async fn nodes_whose_kubelets_ask_for_no_manager_are_counted_and_the_first_are_n
 async fn the_controller_ends_with_its_reflector() {
     let api = FakeApi::new();
     let metrics = Metrics::register(&mut Registry::default());
-    let gate = ApiGate::new(api.client.clone(), metrics.api.clone(), ApiGateSettings::default());
-    let (recorder, _events) = EventRecorder::new(gate.clone(), metrics.events.clone(), EventSettings::default());
-    let mut nodes = Reflector::new(api.client.clone(), &metrics.store);
     let (lookups, _task) = Arc::new(FakeCloud::default()).lookups();
-    let controller = NodeController::new(NodeControllerParts {
-        cluster_addresses: ClusterAddresses::new(AddressSources::default()),
-        gate,
-        store: nodes.reader(),
-        first_list: nodes.first_list(),
-        keys: nodes.subscribe(),
-        lookups,
-        recoveries: vec![],
-        recorder,
-        metrics: metrics.node.clone(),
-        queue_metrics: metrics.queue,
-        settings: NodeSettings::default(),
-    });
+    let (controller, nodes, _events) = controller(&api, &metrics, lookups, vec![], NodeSettings::default());
     let (stop, stop_nodes) = (CancellationToken::new(), CancellationToken::new());
     let timer = async {
         tokio::time::sleep(Duration::from_secs(1)).await;

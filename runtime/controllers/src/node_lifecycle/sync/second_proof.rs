@@ -1,5 +1,6 @@
 //! The second proof: before the host deletes a Node, it asks the cloud once more about its machine, and the answer must be a proof.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use ccm_cloud::Need;
@@ -18,9 +19,11 @@ impl Syncer {
             // Its provider was exchanged at this moment.
             return after(self.memory.postponed(&name, Instant::now()));
         };
-        let nodes = self.store.state();
-        let theirs = nodes.iter().filter(|node| self.keeper(node) == Some(keeper)).map(|node| uid(node));
-        match self.budget.reserve(keeper, &name, uid(&node), theirs, Instant::now()) {
+        let others = |gone: &HashSet<&str>| {
+            let nodes = self.store.state();
+            nodes.iter().filter(|node| self.keeper(node) == Some(keeper) && !gone.contains(uid(node))).count()
+        };
+        match self.budget.reserve(keeper, &name, uid(&node), others, Instant::now()) {
             Ok(grant) => {
                 let answer = self.ask(&node, Need::Proof).await;
                 let Some(node) = self.unless_changed(&node) else { return Verdict::Done };

@@ -19,6 +19,8 @@ use crate::{JournalPlace, Metrics, NodeLifecycleController, NodeLifecycleParts, 
 const NAMESPACE: &str = "kube-system";
 const SHARED: &str = "shared";
 const NOTES: &str = "/api/v1/namespaces/kube-system/configmaps/shared";
+/// Where they are told.
+const EVENTS: &str = "GET /apis/events.k8s.io/v1/namespaces/default/events";
 
 /// Runs everything for `time`, then stops it in order.
 async fn run(api: &FakeApi, cloud: &Arc<FakeCloud>, settings: NodeLifecycleSettings, time: Duration) -> Metrics {
@@ -172,13 +174,23 @@ async fn a_restart_knows_what_was_deleted_before_it_for_as_long_as_that_counts()
 
 /// So many Nodes whose machines are absent.
 fn absent(count: usize) -> (FakeApi, Arc<FakeCloud>) {
+    let (api, cloud) = absent_without_notes(count);
+    add_notes(&api);
+    (api, cloud)
+}
+
+/// The same without a place for notes.
+fn absent_without_notes(count: usize) -> (FakeApi, Arc<FakeCloud>) {
     let (api, cloud) = (FakeApi::new(), Arc::new(FakeCloud::default()));
     for i in 0..count {
         cloud.answer(&format!("n{i}"), [Finding::Absent]);
         api.add(lost(&format!("n{i}")).0);
     }
-    api.with(|state| state.add_config_map(NAMESPACE, SHARED));
     (api, cloud)
+}
+
+fn add_notes(api: &FakeApi) {
+    api.with(|state| state.add_config_map(NAMESPACE, SHARED));
 }
 
 /// A leader that lost its Lease right after the deletions wrote no Event, and the next one began with a budget of its own.
@@ -255,44 +267,72 @@ async fn where_nothing_can_be_noted_nodes_are_deleted_and_it_is_said_once() {
     }
 }
 
-/// It began with a budget that nobody had touched.
+/// It began with a budget that nobody had touched, and so it did after one refusal of an API server that had just started.
 #[tokio::test(start_paused = true)]
 async fn no_node_is_deleted_before_it_is_known_what_the_last_leader_deleted() {
-    let (api, cloud) = absent(12);
-    let minute = Duration::from_secs(60);
-    run(&api, &cloud, NodeLifecycleSettings::default(), minute).await;
-    let gone = api.count("DELETE");
-    api.with(|state| state.edit_events(&json!({ "reportingController": "somebody" })));
-    api.refuse(&format!("GET {NOTES}"), 503, 20);
-    run(&api, &cloud, NodeLifecycleSettings::default(), minute).await;
-    assert_eq!((gone, api.count("DELETE")), (3, 3));
-    assert!(api.count(&format!("GET {NOTES}")) >= 22, "it was asked until there was an answer");
+    let (minute, notes) = (Duration::from_secs(60), format!("GET {NOTES}"));
+    // It is away, it starts, and it starts twice with a long time away between the two.
+    let refusals: [&[(u16, usize)]; 3] = [&[(503, 20)], &[(403, 5)], &[(403, 1), (503, 50), (403, 1)]];
+    for (asked, refused) in [&*notes, EVENTS].into_iter().flat_map(|asked| refusals.map(|refused| (asked, refused))) {
+        let (api, cloud) = absent(12);
+        run(&api, &cloud, NodeLifecycleSettings::default(), minute).await;
+        let (gone, before) = (api.count("DELETE"), api.count(asked));
+        // The other place knows nothing.
+        api.with(|state| match asked {
+            EVENTS => state.config_map_data(NAMESPACE, SHARED).clear(),
+            _ => state.edit_events(&json!({ "reportingController": "somebody" })),
+        });
+        refused.iter().for_each(|(status, times)| api.refuse(asked, *status, *times));
+        run(&api, &cloud, NodeLifecycleSettings::default(), minute * 2).await;
+        assert_eq!((gone, api.count("DELETE")), (3, 3), "{asked}: {refused:?}");
+        let times = refused.iter().map(|(_, times)| times).sum::<usize>() + 1;
+        assert_eq!(api.count(asked) - before, times, "it is asked until there is an answer");
+    }
 }
 
-/// Nothing was noted, and the one time that the Events gave no answer was enough for a second budget.
+/// One time that the Events gave no answer was enough for a second budget. So it was where the ConfigMap could be read all the same.
 #[tokio::test(start_paused = true)]
 async fn where_nothing_is_noted_no_node_is_deleted_before_the_events_tell_what_the_last_leader_deleted() {
-    const EVENTS: &str = "GET /apis/events.k8s.io/v1/namespaces/default/events";
-    for status in [404, 403] {
-        let (api, cloud) = absent(12);
-        api.refuse(NOTES, status, 1_000);
+    type Act = fn(&FakeApi);
+    let cases: [(&str, Act, Act); 4] = [
+        ("there is no ConfigMap", |_| (), |_| ()),
+        ("there is one after the change of leader", |_| (), add_notes),
+        ("there is no right to it", |api| api.refuse(NOTES, 403, 1_000), |_| ()),
+        (
+            "there is no right to write there",
+            |api| {
+                add_notes(api);
+                api.refuse(&format!("PATCH {NOTES}"), 403, 1_000);
+            },
+            |_| (),
+        ),
+    ];
+    for (why, first, then) in cases {
+        let (api, cloud) = absent_without_notes(12);
         let minute = Duration::from_secs(60);
+        first(&api);
         run(&api, &cloud, NodeLifecycleSettings::default(), minute).await;
-        let gone = api.count("DELETE");
+        let (gone, before) = (api.count("DELETE"), api.count(EVENTS));
+        then(&api);
         api.refuse(EVENTS, 503, 20);
         run(&api, &cloud, NodeLifecycleSettings::default(), minute).await;
-        assert_eq!((gone, api.count("DELETE")), (3, 3), "{status}");
-        assert!(api.count(EVENTS) >= 22, "they were asked for until there was an answer");
+        assert_eq!((gone, api.count("DELETE")), (3, 3), "{why}");
+        assert!(api.count(EVENTS) - before > 20, "they are asked for until there is an answer: {why}");
     }
 }
 
 /// With its Events in an etcd of their own that was down, a cluster had no node lifecycle at all.
 #[tokio::test(start_paused = true)]
-async fn where_all_deletions_were_noted_nodes_are_deleted_while_the_events_cannot_be_read() {
-    let (api, cloud) = absent(1);
-    api.refuse("GET /apis/events.k8s.io/v1/namespaces/default/events", 503, 1_000);
-    run(&api, &cloud, NodeLifecycleSettings::default(), Duration::from_secs(60)).await;
-    assert!(!api.has("n0"));
+async fn where_it_cannot_be_known_what_was_deleted_nodes_are_deleted_when_that_counts_no_more() {
+    let (period, minute) = (DeletionBudget::default().period, Duration::from_secs(60));
+    for asked in [EVENTS, &*format!("GET {NOTES}")] {
+        let (api, cloud) = absent(1);
+        api.refuse(asked, 503, 2_000);
+        for (time, is_there) in [(period, true), (period + minute, false)] {
+            run(&api, &cloud, NodeLifecycleSettings::default(), time).await;
+            assert_eq!(api.has("n0"), is_there, "{asked}, after {time:?}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -311,12 +351,10 @@ async fn a_node_that_was_not_deleted_after_all_is_not_noted_any_more_with_the_ne
 
 #[tokio::test(start_paused = true)]
 async fn without_the_right_to_read_events_nodes_are_deleted_all_the_same() {
-    let (api, cloud) = (FakeApi::new(), Arc::new(FakeCloud::default()));
-    cloud.answer("node0", [Finding::Absent]);
-    api.add(lost("node0").0);
-    api.refuse("GET /apis/events.k8s.io/v1/namespaces/default/events", 403, 1);
+    let (api, cloud) = absent_without_notes(1);
+    api.refuse(EVENTS, 403, 1_000);
     run(&api, &cloud, NodeLifecycleSettings::default(), Duration::from_secs(60)).await;
-    assert!(!api.has("node0"));
+    assert!(!api.has("n0"));
 }
 
 /// They waited for up to a minute, after an outage that may have cost their machines.

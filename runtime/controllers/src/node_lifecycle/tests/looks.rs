@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_apiserver::GRACE;
 use ccm_cloud::{Failure, Finding, InstanceState, Need, Reaction};
 use kube::runtime::reflector::ObjectRef;
 use serde_json::json;
@@ -12,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::node_lifecycle::NodeLifecycleSettings;
 use crate::node_lifecycle::memory::NextLook;
+use crate::node_lifecycle::recall::Recalled;
 use crate::node_lifecycle::run_one;
 use crate::queue::Verdict;
 use crate::testing::{FakeCloud, Log, found, node};
@@ -51,7 +53,7 @@ async fn any_other_answer_between_two_absent_ones_starts_over() {
 #[tokio::test(start_paused = true)]
 async fn a_node_takes_little_memory_until_there_is_something_to_do_for_it() {
     let Bench { syncer, .. } = Bench::new();
-    let bytes = size_of_val(&run_one(Arc::new(syncer), Arc::default(), ObjectRef::new("node0")));
+    let bytes = size_of_val(&run_one(Arc::new(syncer), Arc::new(Recalled::begin(GRACE)), ObjectRef::new("node0")));
     assert!(bytes <= 1_024, "{bytes}");
 }
 

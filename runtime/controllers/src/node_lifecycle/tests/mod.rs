@@ -4,6 +4,7 @@ mod cases;
 mod controller;
 mod deletion;
 mod held;
+mod journal;
 mod looks;
 mod orders;
 mod rehearsal;

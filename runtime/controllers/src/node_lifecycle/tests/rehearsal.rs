@@ -107,6 +107,14 @@ async fn without_what_was_deleted_before_no_node_is_judged_that_is_not_ready() {
     assert_eq!(told, Rehearsed::default());
 }
 
+/// A plan is made once. It has no time to see whether the API server has just started.
+#[tokio::test(start_paused = true)]
+async fn whose_plan_may_not_read_events_is_told_of_deletions_all_the_same() {
+    let events = "GET /apis/events.k8s.io/v1/namespaces/default/events";
+    let (told, _) = rehearsed(lost("node0"), &[Finding::Absent], |bench| bench.api.refuse(events, 403, 1)).await;
+    assert_eq!(told, Rehearsed::decided("the cloud said twice that its machine does not exist"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_taint_that_is_to_be_written_is_written_or_said_not_to_be_known() {
     let stopped = || found(|instance| instance.state = InstanceState::Stopped);

@@ -5,12 +5,7 @@ use std::time::Duration;
 
 use ccm_cloud::{Reaction, RouteChangeError};
 
-use super::{Bench, Call, available, failure, pods, unavailable};
-use crate::testing::Draft;
-
-fn many(count: u8) -> Vec<Draft> {
-    (0..count).map(|i| pods(&format!("n{i}"), &[&format!("10.244.{i}.0/24")])).collect()
-}
+use super::{Bench, Call, available, failure, many, unavailable};
 
 /// Wishes of each change.
 fn sizes(bench: &Bench) -> Vec<usize> {
@@ -68,14 +63,7 @@ async fn a_cloud_that_is_away_is_asked_a_few_times_and_not_once_for_each_route()
 async fn how_many_failures_mean_that_the_cloud_is_away_is_a_setting() {
     let mut bench = Bench::new(|settings| settings.max_failures = NonZeroUsize::new(3).unwrap());
     bench.cloud.changes.lock().extend((0..99).map(|_| failure(Reaction::Retry).into()));
-    bench
-        .play(async |bench| {
-            for node in many(99) {
-                bench.apply(node).await;
-            }
-            bench.listed().await;
-        })
-        .await;
+    bench.play(async |bench| bench.listed_with(many(99)).await).await;
     assert_eq!(sizes(&bench), [99, 50, 49]);
 }
 
@@ -84,14 +72,7 @@ async fn a_run_tells_as_many_nodes_as_its_limit_says() {
     let mut bench = Bench::new(|settings| settings.max_events = NonZeroUsize::new(3).unwrap());
     let refused = (0..9).map(|i| (format!("10.244.{i}.0/24"), failure(Reaction::Invalid)));
     bench.cloud.refused.lock().extend(refused);
-    bench
-        .play(async |bench| {
-            for node in many(9) {
-                bench.apply(node).await;
-            }
-            bench.listed().await;
-        })
-        .await;
+    bench.play(async |bench| bench.listed_with(many(9)).await).await;
     assert_eq!((bench.told().len(), bench.condition("n8")), (3, unavailable()));
 }
 
@@ -103,10 +84,7 @@ async fn routes_that_failed_together_are_tried_again_together() {
     bench.cloud.refused.lock().extend(refused);
     bench
         .play(async |bench| {
-            for node in many(9) {
-                bench.apply(node).await;
-            }
-            bench.listed().await;
+            bench.listed_with(many(9)).await;
             bench.until(60).await;
         })
         .await;
@@ -135,14 +113,7 @@ async fn fewer_outcomes_than_routes_name_the_provider_and_nothing_is_believed() 
 #[tokio::test(start_paused = true)]
 async fn a_change_has_no_more_routes_than_its_limit() {
     let mut bench = Bench::new(|settings| settings.batch = NonZeroUsize::new(3).unwrap());
-    bench
-        .play(async |bench| {
-            for node in many(7) {
-                bench.apply(node).await;
-            }
-            bench.listed().await;
-        })
-        .await;
+    bench.play(async |bench| bench.listed_with(many(7)).await).await;
     assert_eq!((sizes(&bench), bench.cloud.routes().len()), (vec![3, 3, 1], 7));
 }
 
@@ -153,14 +124,7 @@ async fn a_batch_that_fails_keeps_no_other_batch_from_being_asked_for() {
         settings.max_calls = NonZeroUsize::MIN;
     });
     bench.cloud.poison.lock().push("10.244.0.0/24".to_owned());
-    bench
-        .play(async |bench| {
-            for node in many(8) {
-                bench.apply(node).await;
-            }
-            bench.listed().await;
-        })
-        .await;
+    bench.play(async |bench| bench.listed_with(many(8)).await).await;
     assert_eq!((sizes(&bench), bench.cloud.routes().len()), (vec![2, 2, 2, 2, 1], 6));
     assert_eq!((bench.condition("n1"), bench.condition("n7")), (unavailable(), available()));
     assert!(bench.told().iter().all(|event| event.contains("a route that cannot be")), "{:?}", bench.told());
@@ -173,10 +137,7 @@ async fn the_search_for_wrong_routes_ends_at_its_limit_and_the_rest_is_tried_aga
     bench.cloud.changes.lock().extend((0..4).map(|_| first.clone().into()));
     bench
         .play(async |bench| {
-            for node in many(16) {
-                bench.apply(node).await;
-            }
-            bench.listed().await;
+            bench.listed_with(many(16)).await;
             assert_eq!((sizes(bench), bench.condition("n9")), (vec![16, 8, 8, 4, 4], unavailable()));
             bench.until(10).await;
         })
@@ -194,10 +155,7 @@ async fn who_stops_leading_in_a_batch_asks_for_no_further_one_and_tells_what_was
     *bench.cloud.takes.lock() = Duration::from_secs(30);
     bench
         .play(async |bench| {
-            for node in many(3) {
-                bench.apply(node).await;
-            }
-            bench.listed().await;
+            bench.listed_with(many(3)).await;
             bench.until(40).await;
         })
         .await;

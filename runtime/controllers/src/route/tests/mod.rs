@@ -3,6 +3,7 @@
 mod allotments;
 mod batches;
 mod conditions;
+mod defaults;
 mod plan;
 mod rehearsal;
 mod runs;
@@ -185,6 +186,11 @@ fn pods(name: &str, cidrs: &[&str]) -> Draft {
         .with("/spec", "podCIDR", json!(cidrs.first()))
 }
 
+/// Nodes `n0`, `n1` and so on, each with a pod CIDR of its own.
+fn many(count: u8) -> Vec<Draft> {
+    (0..count).map(|i| pods(&format!("n{i}"), &[&format!("10.244.{i}.0/24")])).collect()
+}
+
 fn ranges(texts: &[&str]) -> PodRanges {
     PodRanges::parse(&texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>()).unwrap()
 }
@@ -268,15 +274,16 @@ impl Bench {
     async fn once(nodes: impl IntoIterator<Item = Draft>, cloud: impl FnOnce(&FakeRoutes)) -> Self {
         let mut bench = Self::new(|_| {});
         cloud(&bench.cloud);
+        bench.play(async |bench| bench.listed_with(nodes).await).await;
         bench
-            .play(async |bench| {
-                for node in nodes {
-                    bench.apply(node).await;
-                }
-                bench.listed().await;
-            })
-            .await;
-        bench
+    }
+
+    /// These Nodes are there before the first list.
+    async fn listed_with(&mut self, nodes: impl IntoIterator<Item = Draft>) {
+        for node in nodes {
+            self.apply(node).await;
+        }
+        self.listed().await;
     }
 
     async fn listed(&mut self) {

@@ -3,20 +3,13 @@
 use ccm_cloud::Reaction;
 use tokio_util::sync::CancellationToken;
 
-use super::{Bench, Call, failure, pods, route};
+use super::{Bench, Call, failure, many, route};
 use crate::rehearsal::Rehearsed;
 use crate::testing::Draft;
 
-fn many(count: u8) -> Vec<Draft> {
-    (0..count).map(|i| pods(&format!("n{i}"), &[&format!("10.244.{i}.0/24")])).collect()
-}
-
 async fn bench(nodes: impl IntoIterator<Item = Draft>) -> Bench {
     let mut bench = Bench::new(|settings| settings.batch = std::num::NonZeroUsize::new(4).unwrap());
-    for node in nodes {
-        bench.apply(node).await;
-    }
-    bench.listed().await;
+    bench.listed_with(nodes).await;
     bench
 }
 

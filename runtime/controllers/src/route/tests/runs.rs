@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ccm_cloud::Reaction;
 
-use super::{Bench, available, failure, pairs, pods, route, unavailable};
+use super::{Bench, available, failure, many, pairs, pods, route, unavailable};
 
 const CHANGED: &str = r#"route_controller_route_sync_total{trigger="periodic",outcome="changed"}"#;
 const SUCCESS: &str = r#"ccm_route_sync_last_success_timestamp_seconds{provider="fake"}"#;
@@ -160,10 +160,7 @@ async fn a_run_ends_before_its_time_is_over_and_tells_what_it_did() {
     *bench.cloud.takes.lock() = Duration::from_secs(30);
     bench
         .play(async |bench| {
-            for i in 0..4 {
-                bench.apply(pods(&format!("n{i}"), &[&format!("10.244.{i}.0/24")])).await;
-            }
-            bench.listed().await;
+            bench.listed_with(many(4)).await;
             bench.until(79).await;
             assert_eq!((bench.condition("n0"), bench.told()), (None, vec![]));
             bench.until(81).await;
@@ -196,10 +193,7 @@ async fn a_run_that_decides_nothing_has_failed() {
     bench.cloud.refused.lock().extend(refused);
     bench
         .play(async |bench| {
-            for i in 0..4 {
-                bench.apply(pods(&format!("n{i}"), &[&format!("10.244.{i}.0/24")])).await;
-            }
-            bench.listed().await;
+            bench.listed_with(many(4)).await;
             bench.until(500).await;
         })
         .await;
@@ -219,10 +213,7 @@ async fn a_call_that_takes_the_whole_run_keeps_no_other_routes_from_being_made()
     bench.cloud.stuck.lock().push("10.244.0.0/24".to_owned());
     bench
         .play(async |bench| {
-            for i in 0..4 {
-                bench.apply(pods(&format!("n{i}"), &[&format!("10.244.{i}.0/24")])).await;
-            }
-            bench.listed().await;
+            bench.listed_with(many(4)).await;
             bench.until(200).await;
         })
         .await;
@@ -243,10 +234,7 @@ async fn what_a_run_has_no_time_for_is_asked_for_at_once() {
     *bench.cloud.takes.lock() = Duration::from_secs(30);
     bench
         .play(async |bench| {
-            for i in 0..5 {
-                bench.apply(pods(&format!("n{i}"), &[&format!("10.244.{i}.0/24")])).await;
-            }
-            bench.listed().await;
+            bench.listed_with(many(5)).await;
             bench.until(200).await;
         })
         .await;

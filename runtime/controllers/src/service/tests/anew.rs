@@ -31,6 +31,15 @@ async fn removed(world: &mut World) {
     assert_eq!(world.cloud.balancers().len(), 1);
 }
 
+/// The same, and another Service of its name is there when the next controller begins.
+async fn replaced() -> World {
+    let mut world = World::new(slow(10)).service(service("web"));
+    world.memory = memory();
+    removed(&mut world).await;
+    world.api.add_service(service("web").with("/metadata", "uid", json!("another")).0);
+    world
+}
+
 /// The next controller once knew nothing of it: its load balancer stayed in the cloud for ever.
 #[tokio::test(start_paused = true)]
 async fn the_load_balancer_of_a_service_that_went_by_force_is_deleted_by_the_controller_after() {
@@ -64,10 +73,7 @@ async fn a_service_that_goes_between_two_controllers_is_not_counted_any_more() {
 /// Another Service of the same name came: it must not get the load balancer of the one before.
 #[tokio::test(start_paused = true)]
 async fn a_service_of_the_same_name_is_served_after_its_predecessor_is_cleaned_up() {
-    let mut world = World::new(slow(10)).service(service("web"));
-    world.memory = memory();
-    removed(&mut world).await;
-    world.api.add_service(service("web").with("/metadata", "uid", json!("another")).0);
+    let mut world = replaced().await;
     world.cloud.take_calls();
     world
         .run(async |world: &mut World| {
@@ -83,10 +89,7 @@ async fn a_service_of_the_same_name_is_served_after_its_predecessor_is_cleaned_u
 #[tokio::test(start_paused = true)]
 async fn a_service_of_the_same_name_says_that_it_waits_for_its_predecessor_and_why() {
     let log = Log::start();
-    let mut world = World::new(slow(10)).service(service("web"));
-    world.memory = memory();
-    removed(&mut world).await;
-    world.api.add_service(service("web").with("/metadata", "uid", json!("another")).0);
+    let mut world = replaced().await;
     world.cloud.fail("delete", "web", vec![failure(Reaction::Quota, "too many deletions"); 3]);
     world
         .run(async |world: &mut World| {
@@ -116,10 +119,7 @@ async fn a_service_of_the_same_name_says_that_it_waits_for_its_predecessor_and_w
 /// It said for ever that it waits: nothing was written that `release` would have taken away.
 #[tokio::test(start_paused = true)]
 async fn a_service_that_wants_no_load_balancer_any_more_does_not_go_on_saying_that_it_waits() {
-    let mut world = World::new(slow(10)).service(service("web"));
-    world.memory = memory();
-    removed(&mut world).await;
-    world.api.add_service(service("web").with("/metadata", "uid", json!("another")).0);
+    let mut world = replaced().await;
     world.cloud.fail("delete", "web", vec![failure(Reaction::Quota, "too many deletions"); 3]);
     world
         .run(async |world: &mut World| {

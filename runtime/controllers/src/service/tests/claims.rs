@@ -12,6 +12,18 @@ fn made_at(draft: Draft, second: u32) -> Draft {
     draft.with("/metadata", "creationTimestamp", json!(format!("2026-01-01T00:00:0{second}Z")))
 }
 
+/// Service `web` begins and waits for its turn, while Service `other` gets `lb-3`.
+async fn other_gets_it_while_web_waits(bench: &mut Bench) {
+    let held = bench.syncer.locks.hold(["0/all".to_owned()].into()).await;
+    let waiting = bench.begin("web");
+    tokio::time::sleep(SECOND).await;
+    // By its name, without any annotation.
+    bench.cloud.mark_with("lb-3", Some(OTHER));
+    bench.edit("other", &json!({ "metadata": { "annotations": { "fake.io/id": "lb-3" } } }));
+    drop(held);
+    assert_eq!(waiting.await.unwrap(), Verdict::After(Duration::ZERO));
+}
+
 /// Both were once judged free: the younger one came first, and had not had its load balancer yet when the older one came.
 #[tokio::test(start_paused = true)]
 async fn of_two_copies_that_come_at_the_same_time_one_has_the_load_balancer() {
@@ -53,14 +65,7 @@ async fn what_somebody_else_has_got_while_a_service_waited_for_its_turn_is_not_t
     let mut bench = with_other(FakeBalancers { locks: vec!["all".into()], ..Default::default() }).await;
     bench.cloud.mark_with("lb-3", None);
     bench.add(offering("web", WEB, "lb-3"));
-    let held = bench.syncer.locks.hold(["0/all".to_owned()].into()).await;
-    let waiting = bench.begin("web");
-    tokio::time::sleep(SECOND).await;
-    // By its name, without any annotation.
-    bench.cloud.mark_with("lb-3", Some(OTHER));
-    bench.edit("other", &json!({ "metadata": { "annotations": { "fake.io/id": "lb-3" } } }));
-    drop(held);
-    assert_eq!(waiting.await.unwrap(), Verdict::After(Duration::ZERO));
+    other_gets_it_while_web_waits(&mut bench).await;
     assert_eq!(calls(&bench), [""; 0]);
     assert_eq!(bench.sync("web").await, Verdict::Done);
     assert_eq!((calls(&bench), seen(&bench, "web")), (vec!["ensure web: n0 n1".to_owned()], None));
@@ -394,12 +399,6 @@ async fn the_hosts_of_what_somebody_else_has_got_meanwhile_stay_as_they_are() {
         "status": { "loadBalancer": { "ingress": [{ "ip": "192.0.2.9" }] } },
     });
     bench.add(offering("web", WEB, "lb-3").patched(&wrong));
-    let held = bench.syncer.locks.hold(["0/all".to_owned()].into()).await;
-    let waiting = bench.begin("web");
-    tokio::time::sleep(SECOND).await;
-    bench.cloud.mark_with("lb-3", Some(OTHER));
-    bench.edit("other", &json!({ "metadata": { "annotations": { "fake.io/id": "lb-3" } } }));
-    drop(held);
-    assert_eq!(waiting.await.unwrap(), Verdict::After(Duration::ZERO));
+    other_gets_it_while_web_waits(&mut bench).await;
     assert_eq!((calls(&bench), bench.record("web")), (vec![], None));
 }

@@ -73,6 +73,23 @@ async fn annotations_that_the_api_server_never_takes_wait_as_far_as_an_object_co
     assert_eq!(waiting, [1, 2, 1, 2, 1, 2], "three are more than 256 KiB");
 }
 
+/// Whoever may write Services writes into one while it is being served, and the answer to our next write has that in it.
+#[tokio::test(start_paused = true)]
+async fn an_answer_with_a_service_that_has_grown_too_large_is_not_kept() {
+    let mut bench = Bench::new();
+    bench.add(finalized("web"));
+    bench.api.script(STATUS, |state| {
+        let many = (0..2_000).map(|number| (format!("theirs-{number}"), json!("x".repeat(100))));
+        let many: serde_json::Map<String, Value> = many.collect();
+        state.edit_service("web", &json!({ "metadata": { "annotations": many } }));
+        None
+    });
+    assert_ne!(bench.sync("web").await, Verdict::Done);
+    let annotations = bench.syncer.memory.with(&key("web"), |entry| entry.newest.metadata.annotations.clone()).unwrap();
+    assert_eq!(annotations.map_or(0, |all| all.len()), 0);
+    assert_eq!(bench.json("web")["metadata"]["annotations"].as_object().unwrap().len(), 2_000);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_process_that_is_killed_at_any_step_of_a_deletion_leaves_nothing() {
     let mut killed = 0;

@@ -97,6 +97,32 @@ async fn a_finalizer_that_somebody_adds_at_that_moment_is_not_erased() {
     assert_eq!(bench.cloud.count("delete"), 1);
 }
 
+/// Whoever may write Services may fill each of them. With all that is in their metadata, a page of 500 was more than a pod may have.
+#[tokio::test(start_paused = true)]
+async fn who_all_services_are_is_read_in_small_pages_and_nothing_else_of_them() {
+    let answers = tower::service_fn(|request: http::Request<kube::client::Body>| async move {
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let (name, next) = if query.contains("continue=next") { ("b", "") } else { ("a", "next") };
+        let metadata = json!({ "name": name, "namespace": "default", "uid": format!("uid-{name}"), "labels": 7, "managedFields": 7 });
+        let answer = if request.uri().path() == "/api/v1/services" {
+            assert!(query.split('&').any(|part| part == "limit=20"), "{query}");
+            json!({ "metadata": { "continue": next }, "items": [{ "metadata": metadata }] })
+        } else {
+            json!({ "metadata": metadata })
+        };
+        let body = kube::client::Body::from(answer.to_string().into_bytes());
+        Ok::<_, std::convert::Infallible>(http::Response::new(body))
+    });
+    let metrics = Metrics::register(&mut Registry::default());
+    let gate = ApiGate::new(kube::Client::new(answers, "default"), metrics.api.clone(), ApiGateSettings::default());
+    let writer = ServiceWriter::new(gate);
+    let mut found = vec![];
+    writer.list(|uid, key| found.push(format!("{uid} {}", key.name))).await.unwrap();
+    assert_eq!(found, ["uid-a a", "uid-b b"]);
+    assert!(!writer.is_gone(&service("a").object()).await.unwrap());
+    assert!(writer.is_gone(&service("b").object()).await.unwrap(), "another one has its name");
+}
+
 fn ranges(draft: Draft) -> Result<Vec<String>, String> {
     let (view, wrong) = cloud_service(&draft.object());
     wrong.map_or(Ok(view.source_ranges), |wrong| {
