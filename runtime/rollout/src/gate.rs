@@ -10,6 +10,7 @@ use std::fmt;
 
 use anyhow::{Result, anyhow, ensure};
 use ccm_cloud::{Annotation, AnnotationGrant, Descriptor, Failure, Reaction};
+use ccm_egress::line;
 use ccm_sandbox::{CallError, Component, LoadError, Sandbox};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -92,6 +93,9 @@ impl fmt::Display for Step {
     }
 }
 
+/// Longest reason that is told, in bytes: a provider has many problems, and names what it likes.
+pub(crate) const MAX_REASON: usize = 16 << 10;
+
 /// Why a component was not taken.
 #[derive(Debug)]
 pub struct Rejected {
@@ -112,6 +116,11 @@ impl Rejected {
     /// As an error that names the component and the step.
     pub fn named(self, component: impl fmt::Display) -> anyhow::Error {
         self.error.context(format!("{component} does not pass the gate (step {})", self.step))
+    }
+
+    /// Why, with all causes, for the log, for Events and for pages: in one line, whoever said it.
+    pub(crate) fn reason(&self) -> String {
+        line(&format!("{:#}", self.error), MAX_REASON)
     }
 
     /// Whether it waits for an answer alone: the cloud has said neither yes nor no, or not in time, or other calls have the memory. A crash does

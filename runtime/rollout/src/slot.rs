@@ -5,7 +5,8 @@
 //! | a piece of work begins and ends with one component | whoever works takes a [`Handle`] once, which holds the component of that moment, and its witness while it is on probation |
 //! | the old component is freed when its last call ends | nobody else holds it, once the new one is proven |
 //! | a new component that is broken goes | it is on probation against the proven one, see [`ProbationSettings`] and [`state`] |
-//! | no Node, load balancer or route is deleted or made a second time on its word alone | the proven one is asked before and afterwards, see [`balancers`] and [`routes`] |
+//! | no Node, load balancer or route is deleted or made a second time on its word alone, and no Node gets a provider ID | the proven one is asked before and afterwards, see [`handle`], [`balancers`] and [`routes`] |
+//! | whoever may write Services can refuse no component | a crash counts where the proven one does not crash at the same, see [`probation`] |
 //! | nobody is told twice, or of what is not so | every change of the one state is told once and in order: [`News`] |
 
 mod balancers;

@@ -13,7 +13,7 @@ use kube::{Api, Client};
 use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncReadExt as _;
 
-pub(crate) use changes::Changes;
+pub(crate) use changes::{Changes, delays};
 
 /// How long a ConfigMap is waited for.
 const API_TIMEOUT: Duration = Duration::from_secs(30);

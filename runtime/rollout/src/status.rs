@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::gate::Step;
+use crate::gate::{MAX_REASON, Step};
 use crate::release::Version;
 use crate::slot::SlotStanding;
 
@@ -277,9 +277,9 @@ impl fmt::Display for UnreadableCredential {
 }
 
 impl NotTaken {
-    /// From now on.
-    pub fn now(step: Step, digest: Option<String>, reason: String) -> Self {
-        Self { digest, step: step.as_str(), reason, since: Timestamp::now() }
+    /// From now on. The reason may be the word of anybody: it makes no lines of its own.
+    pub fn now(step: Step, digest: Option<String>, reason: &str) -> Self {
+        Self { digest, step: step.as_str(), reason: line(reason, MAX_REASON), since: Timestamp::now() }
     }
 
     /// The step of the gate, and since when.

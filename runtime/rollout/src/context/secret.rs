@@ -14,6 +14,8 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::source::delays;
+
 /// How long the first answer is waited for.
 const FIRST_ANSWER: Duration = Duration::from_secs(30);
 
@@ -96,7 +98,7 @@ impl Followed {
     async fn run(mut self, client: Client) {
         let (client, mut observed) = observed(&client);
         let api = Api::<v1::Secret>::namespaced(client, &self.namespace);
-        let watch = || watcher::watch_object(api.clone(), &self.name).default_backoff();
+        let watch = || watcher::watch_object(api.clone(), &self.name).backoff(delays());
         let mut changes = std::pin::pin!(watch());
         let mut is_lost = false;
         // The watch is a new one, and its list is not there yet.

@@ -2,6 +2,7 @@
 
 use anyhow::{Result, anyhow, ensure};
 use ccm_cloud::{Capability, Descriptor};
+use ccm_egress::line;
 use ccm_sandbox::Provider;
 
 use crate::config::ProviderConfig;
@@ -9,6 +10,9 @@ use crate::trust::Signed;
 
 /// How an operator lets a component be another one than that before.
 pub const WAY_OUT: &str = "if that is right, use --allow-provider-change";
+
+/// Most bytes that are told of what a component declares.
+const MAX_TOLD: usize = 1024;
 
 /// The one in whose place a component is put.
 pub struct Before<'a> {
@@ -65,7 +69,7 @@ pub fn identity(
     if let Some(prefix) = config.provider_id_prefixes.iter().find(|prefix| !has_scheme(prefix)) {
         return Err(anyhow!(
             "the operator leaves it provider IDs that begin with {prefix} (providerIdPrefixes), and its own begin with {}; change one of the two",
-            new.provider_ids().join(", ")
+            told(&new.provider_ids())
         ));
     }
     let Some(before) = before else { return Ok(()) };
@@ -78,8 +82,8 @@ pub fn identity(
         new.provider_id_schemes.first() == old.provider_id_schemes.first()
             && old.provider_id_schemes.iter().all(|scheme| new.provider_id_schemes.contains(scheme)),
         "its provider IDs begin with {}, those of the one that serves with {}: no provider would manage the existing Nodes; {WAY_OUT}",
-        new.provider_id_schemes.join(", "),
-        old.provider_id_schemes.join(", "),
+        told(&new.provider_id_schemes),
+        told(&old.provider_id_schemes),
     );
     if let Some((interface, object)) = missed(&before, |_, interface| is_exported(exports, interface), depends) {
         return Err(anyhow!("it does not export {interface}, and {object} depends on it; {WAY_OUT}"));
@@ -135,6 +139,11 @@ fn missed(
     lost.find_map(|(capability, interface)| Some((interface, depends(capability)?)))
 }
 
+/// What a component declares, as far as people read it: it may be thousands.
+fn told(declared: &[String]) -> String {
+    line(&declared.join(", "), MAX_TOLD)
+}
+
 /// Keys that were secret stay so: what is in the cloud-config has not changed with the component.
 fn dropped_secrets(old: &Descriptor, new: &Descriptor) -> Result<()> {
     let keys = |descriptor: &Descriptor| {
@@ -143,6 +152,6 @@ fn dropped_secrets(old: &Descriptor, new: &Descriptor) -> Result<()> {
     };
     let kept = keys(new);
     let dropped: Vec<String> = keys(old).into_iter().filter(|key| !kept.contains(key)).collect();
-    ensure!(dropped.is_empty(), "it no longer says that {} are secret; {WAY_OUT}", dropped.join(", "));
+    ensure!(dropped.is_empty(), "it no longer says that {} are secret; {WAY_OUT}", told(&dropped));
     Ok(())
 }

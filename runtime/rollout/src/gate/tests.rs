@@ -47,6 +47,16 @@ fn each_reason_why_bytes_are_no_provider_is_a_step() {
     assert_eq!(Rejected::from(FetchError::Empty(vec![])).step, Step::Source);
 }
 
+/// It goes to the log, to Events and to the ConfigMap, whoever has a word in it.
+#[test]
+fn a_reason_is_one_line_of_bounded_length_with_all_causes() {
+    let wrong = anyhow!("no:\n  phase       proven\r\u{1b}[2J\u{202e}x").context("cloud-config is /etc/cloud.conf");
+    let told = r"cloud-config is /etc/cloud.conf: no:\n  phase       proven\r\u{1b}[2J\u{202e}x";
+    assert_eq!(Rejected::at(Step::Check, wrong).reason(), told);
+    let long = Rejected::at(Step::Check, anyhow::Error::msg("\n".repeat(1 << 20))).reason();
+    assert!(long.len() <= MAX_REASON + '…'.len_utf8() && long.ends_with('…'), "{} bytes", long.len());
+}
+
 /// The same bytes are not compiled again and again; what the world around them decides is.
 #[test]
 fn only_what_depends_on_more_than_the_bytes_is_tried_again() {

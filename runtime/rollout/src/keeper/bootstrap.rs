@@ -50,7 +50,7 @@ impl Keeper {
             // Whether somebody serves takes two looks to tell.
             let delay =
                 self.retry.next_delay().min(if rejected.step == Step::Probation { PEER_DELAY } else { MAX_DELAY });
-            (self.surroundings.listeners.readiness)(&check(&self.source), Err(format!("{:#}", rejected.error)));
+            (self.surroundings.listeners.readiness)(&check(&self.source), Err(rejected.reason()));
             self.reject(rejected).await;
             self.wait_for_news(delay).await;
         }
@@ -132,7 +132,7 @@ impl Keeper {
                 let rejected = error.into_rejected();
                 let may_pass = !is_local && (rejected.may_pass_later() || rejected.step == Step::Probation);
                 let is_unanswered = may_pass && rejected.is_unanswered();
-                let error = without_request_ids(&format!("{:#}", rejected.error));
+                let error = without_request_ids(&rejected.reason());
                 if error != before {
                     tracing::warn!(source = self.source, error, "the last good component cannot be used");
                 }
@@ -195,6 +195,7 @@ impl Keeper {
 
     /// Puts the first provider into its slot. There is no other to return to, so that it is proven.
     pub(super) fn begin(&mut self, taken: Taken) -> Slot<Provider> {
+        self.surroundings.takes(&self.config, &taken);
         let times = self.took(&taken, Duration::ZERO, None);
         let Taken { release, bytes, signature, look, missed, .. } = taken;
         (self.look, self.missed) = (look, missed);

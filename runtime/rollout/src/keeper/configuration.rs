@@ -242,7 +242,7 @@ impl Keeper {
     /// Says that a configuration is not used, once; the page always has the last reason.
     async fn reject_configuration(&mut self, rejected: Rejected) {
         let Some(stands) = self.slot().map(Slot::components) else { return };
-        let (step, reason) = (rejected.step, format!("{:#}", rejected.error));
+        let (step, reason) = (rejected.step, rejected.reason());
         let (files, serving) = (self.configuration.shown(), &stands.serving().version);
         let text = if self.config.is_in_use(&stands.serving().component) {
             format!(
@@ -254,7 +254,7 @@ impl Keeper {
                 "the changed configuration ({files}) is rejected (step {step} of the gate): {reason}; {serving} continues to serve with the old configuration"
             )
         };
-        let not_taken = NotTaken::now(step, None, reason);
+        let not_taken = NotTaken::now(step, None, &reason);
         let told = without_request_ids(&text);
         if self.configuration.told.as_ref() == Some(&told) {
             return self.shows(|known| {

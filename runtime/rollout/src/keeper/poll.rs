@@ -145,7 +145,7 @@ impl Keeper {
             return false;
         }
         if self.away.is_none() {
-            let error = format!("{:#}", rejected.error);
+            let error = rejected.reason();
             tracing::warn!(source = self.source, error, "cannot read the source, trying again");
         }
         self.away.get_or_insert_with(Instant::now).elapsed() < AWAY

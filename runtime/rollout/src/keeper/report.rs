@@ -84,6 +84,7 @@ impl Keeper {
             // Or another one was proven: what it was compared with returns no more.
             return Ok(is_known || slot.components().proven.is(against));
         };
+        self.surroundings.takes(&self.config, &taken);
         let times = self.took(&taken, read, Some(exchange));
         let Taken { bytes, signature, .. } = taken;
         self.candidate = Some(Candidate { digest, bytes, signature, times });
@@ -96,9 +97,8 @@ impl Keeper {
         Ok(true)
     }
 
-    /// Something was taken, and how long that took. The first one takes nobody's place.
+    /// Tells that something was taken, and how long that took. The first one takes nobody's place.
     pub(super) fn took(&mut self, taken: &Taken, read: Duration, exchange: Option<Duration>) -> Times {
-        self.surroundings.takes(&self.config, taken);
         let Taken { took: gate, compiling, .. } = *taken;
         let metrics = &self.audience.metrics;
         metrics.load(&self.source, "taken", "");
@@ -159,8 +159,7 @@ impl Keeper {
             Transition::Withdrawn { candidate, why: Some(why) } => Some((candidate, why)),
             _ => None,
         };
-        let not_taken =
-            not_taken.map(|(one, why)| NotTaken::now(Step::Probation, Some(one.digest.clone()), why.clone()));
+        let not_taken = not_taken.map(|(one, why)| NotTaken::now(Step::Probation, Some(one.digest.clone()), why));
         self.shows(|known| {
             known.standing = Some(standing.clone());
             if transition.gone().is_some() {
@@ -269,7 +268,7 @@ impl Keeper {
         let serving = self.serving();
         let is_serving = serving.is_some();
         let instead = serving.map_or_else(|| "nothing serves".to_owned(), |one| format!("{one} continues to serve"));
-        let reason = format!("{:#}", rejected.error);
+        let reason = rejected.reason();
         let step = rejected.step;
         let text = match &rejected.digest {
             Some(digest) => format!("{} is rejected (step {step} of the gate): {reason}; {instead}", short(digest)),
@@ -286,7 +285,7 @@ impl Keeper {
         }
         self.told = Some(told);
         self.audience.metrics.load(&self.source, "rejected", step.as_str());
-        self.shows(|known| known.not_taken = Some(NotTaken::now(step, rejected.digest, reason)));
+        self.shows(|known| known.not_taken = Some(NotTaken::now(step, rejected.digest, &reason)));
         if is_serving {
             return self.tell(Severity::Warning, "ProviderRejected", text).await;
         }

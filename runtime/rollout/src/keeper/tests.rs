@@ -132,6 +132,27 @@ async fn keepers_of(
     join_all(keepers).await
 }
 
+/// A keeper without other replicas that serves version 1, which its source holds, and its slot.
+async fn serving(source: &Path, state: &Path) -> (Keeper, Slot<Provider>) {
+    std::fs::write(source, version("1")).unwrap();
+    let mut keeper = keeper(source, state, None).await;
+    let slot = keeper.bootstrap().await.unwrap();
+    keeper.begun().await;
+    (keeper, slot)
+}
+
+/// Looks at the source. Returns the note of a probation that the state folder has in the moment of the exchange.
+async fn noted_at_the_exchange(keeper: &mut Keeper, slot: &Slot<Provider>, state: &Path) -> String {
+    let mut generations = slot.generations();
+    generations.mark_unchanged();
+    let note = async {
+        generations.changed().await.unwrap();
+        file(state, "trial")
+    };
+    let ((), note) = tokio::join!(keeper.look(), note);
+    String::from_utf8(note.expect("it served before that was noted")).unwrap()
+}
+
 /// The content of the file in the state folder that ends so.
 fn file(state: &Path, ending: &str) -> Option<Vec<u8>> {
     let mut files = std::fs::read_dir(state).unwrap().map(|entry| entry.unwrap().path());
@@ -145,23 +166,13 @@ fn file(state: &Path, ending: &str) -> Option<Vec<u8>> {
 async fn who_is_on_probation_is_noted_before_it_serves_and_no_longer_when_it_is_proven() {
     let folder = tempfile::tempdir().unwrap();
     let (source, state) = (folder.path().join("p.wasm"), folder.path().join("state"));
-    std::fs::write(&source, version("1")).unwrap();
-    let mut keeper = keeper(&source, &state, None).await;
-    let slot = keeper.bootstrap().await.unwrap();
-    keeper.begun().await;
+    let (mut keeper, slot) = serving(&source, &state).await;
     assert_eq!((file(&state, "trial"), file(&state, "wasm")), (None, Some(version("1"))));
 
     std::fs::write(&source, version("2")).unwrap();
-    let mut generations = slot.generations();
-    generations.mark_unchanged();
-    let noted_at_the_exchange = async {
-        generations.changed().await.unwrap();
-        file(&state, "trial")
-    };
-    let ((), noted) = tokio::join!(keeper.look(), noted_at_the_exchange);
+    let noted = noted_at_the_exchange(&mut keeper, &slot, &state).await;
     let standing = slot.standing();
     assert_eq!((standing.serving().version.as_str(), standing.is_on_probation()), ("2", true));
-    let noted = String::from_utf8(noted.expect("it served before that was noted")).unwrap();
     assert!(noted.contains(&standing.serving().digest), "{noted}");
 
     let node = Node { name: "n1".to_owned(), ..Node::default() };
@@ -182,10 +193,7 @@ async fn who_is_on_probation_is_noted_before_it_serves_and_no_longer_when_it_is_
 async fn who_is_proven_in_the_moment_of_the_exchange_is_kept_and_the_next_one_is_compared_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let (source, state) = (folder.path().join("p.wasm"), folder.path().join("state"));
-    std::fs::write(&source, version("1")).unwrap();
-    let mut keeper = keeper(&source, &state, None).await;
-    let slot = keeper.bootstrap().await.unwrap();
-    keeper.begun().await;
+    let (mut keeper, slot) = serving(&source, &state).await;
     std::fs::write(&source, version("2")).unwrap();
     keeper.look().await;
 
@@ -207,16 +215,9 @@ async fn who_is_proven_in_the_moment_of_the_exchange_is_kept_and_the_next_one_is
     assert_eq!((file(&state, "trial"), file(&state, "wasm")), (None, Some(version("2"))));
     assert!(keeper.retry.due.is_some(), "nobody looks at what the source holds");
 
-    let mut generations = slot.generations();
-    generations.mark_unchanged();
-    let noted_at_the_exchange = async {
-        generations.changed().await.unwrap();
-        file(&state, "trial")
-    };
-    let ((), noted) = tokio::join!(keeper.look(), noted_at_the_exchange);
+    let noted = noted_at_the_exchange(&mut keeper, &slot, &state).await;
     let standing = slot.standing();
     assert_eq!((standing.serving().version.as_str(), standing.proven.version.as_str()), ("3", "2"));
-    let noted = String::from_utf8(noted.expect("it served without a note")).unwrap();
     assert!(noted.contains(&standing.serving().digest), "{noted}");
 }
 
@@ -248,10 +249,7 @@ async fn the_gate_goes_on_while_peers_are_heard() {
 async fn a_last_good_component_waits_until_the_others_answer_and_no_untried_one_takes_its_place() {
     let folder = tempfile::tempdir().unwrap();
     let (source, state) = (folder.path().join("p.wasm"), folder.path().join("state"));
-    std::fs::write(&source, version("1")).unwrap();
-    let mut before = keeper(&source, &state, None).await;
-    before.bootstrap().await.unwrap();
-    before.begun().await;
+    let _before = serving(&source, &state).await;
     std::fs::write(&source, version("2")).unwrap();
     for failing in [0..1, 1..2] {
         let server = Server::new(Some([].into()));
@@ -267,10 +265,7 @@ async fn a_last_good_component_waits_until_the_others_answer_and_no_untried_one_
 async fn the_page_never_says_of_two_moments_who_serves_and_who_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (source, state) = (folder.path().join("p.wasm"), folder.path().join("state"));
-    std::fs::write(&source, version("1")).unwrap();
-    let mut keeper = keeper(&source, &state, None).await;
-    let slot = keeper.bootstrap().await.unwrap();
-    keeper.begun().await;
+    let (mut keeper, slot) = serving(&source, &state).await;
     let statuses = keeper.surroundings.listeners.statuses.clone();
     let says = || {
         let page: serde_json::Value = serde_json::from_str(&statuses.json()).unwrap();

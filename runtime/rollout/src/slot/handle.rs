@@ -1,7 +1,8 @@
 //! One component for one piece of work, from the first question to the record of what was done.
 //!
 //! While it is on probation, the proven one is asked too where the new one fails, or says that a machine is absent: that answer is given, and the
-//! difference counts against the new one. Work on the whole cluster is compared only where the new one fails: the witness then does it at once,
+//! difference counts against the new one. Of a Node without a provider ID it is asked what is found, too: the ID is written once and for ever,
+//! so both must say the same one. Work on the whole cluster is compared only where the new one fails: the witness then does it at once,
 //! unless the new one gave no answer after it had begun to change the cloud. What load balancers need beyond that is in [`super::balancers`].
 
 use std::pin::pin;
@@ -9,13 +10,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ccm_cloud::{
-    CallFuture, Cluster, Descriptor, Failure, FindError, Finding, Instances, LoadBalancers, Need, Node, Reaction,
-    Service,
+    CallFuture, Capability, Cluster, Descriptor, Failure, FindError, Finding, Instance, Instances, LoadBalancers, Need,
+    Node, Reaction, Service,
 };
 
-use super::probation::Probation;
+use super::probation::{HalfDone, Probation};
 use super::{Serving, Slot};
 use crate::component::{Component, Reconciled};
+
+const FIND: &str = "instances.find";
+const RECONCILE: &str = "cluster.reconcile";
 
 /// The component that served when a piece of work began. Should it fail its probation meanwhile, it is asked nothing more: calls fail with
 /// [`Reaction::Retry`], and the work begins anew with the one that returned.
@@ -52,6 +56,25 @@ impl<C: Component> Handle<C> {
         )
     }
 
+    /// Whether a call of this interface failed with a crash, and the witness can say whether that is a fault. Where it does not have the interface
+    /// nobody can, and the crash is one.
+    pub(super) fn has_crashed(
+        &self,
+        function: &'static str,
+        failure: &Failure,
+        interface: Capability,
+        probation: &Probation<C>,
+    ) -> bool {
+        if !self.provider().has_crashed(failure) {
+            return false;
+        }
+        let has_witness = probation.witness.has(interface);
+        if !has_witness {
+            probation.fails(function, &failure.to_string(), true);
+        }
+        has_witness
+    }
+
     /// The answer to `work`, which changes nothing; none when the component fails its probation meanwhile: questions that hang on it would
     /// hang for as long as they may, one after the other.
     pub(super) async fn unless_taken_back<T>(&self, work: impl Future<Output = T>) -> Option<T> {
@@ -77,6 +100,15 @@ pub(super) const fn is_suspect(failure: &Failure) -> bool {
     )
 }
 
+/// How a question is put again that the witness cannot answer: others are told how long to wait; that an object were wrong, or nobody's, is not
+/// for the witness to say.
+pub(super) const fn again(reaction: Reaction) -> Reaction {
+    match reaction {
+        told @ (Reaction::Throttled | Reaction::Unauthorized | Reaction::Pending) => told,
+        _ => Reaction::Retry,
+    }
+}
+
 /// Whether there is sense in asking another component: a cloud that asks for a pause gets it.
 const fn may_be_known(failure: &Failure) -> bool {
     !matches!(failure.reaction, Reaction::Throttled)
@@ -95,7 +127,7 @@ impl<C: Component> Instances for Handle<C> {
         let answer = self.unless_taken_back(self.provider().find(nodes.clone(), need)).await;
         let Some(answer) = answer else { return witness.find(nodes, need).await };
         let answer = match answer {
-            Ok(findings) => Ok(confirmed(findings, nodes, need, probation).await),
+            Ok(findings) => Ok(confirmed(findings, nodes, need, self.provider(), probation).await),
             Err(FindError::Failed(failure)) if !may_be_known(&failure) => Err(failure.into()),
             Err(error) => match witness.find(nodes.clone(), need).await {
                 Ok(known) => {
@@ -103,7 +135,7 @@ impl<C: Component> Instances for Handle<C> {
                     witness.forget();
                     match witness.find(nodes, need).await {
                         Ok(findings) if findings.iter().any(is_settled) => {
-                            probation.differs("instances.find", &error.to_string());
+                            probation.fails(FIND, &error.to_string(), matches!(error, FindError::Crashed(_)));
                             Ok(findings)
                         }
                         _ => Ok(known),
@@ -130,15 +162,55 @@ fn is_doubtful(finding: &Finding) -> bool {
     }
 }
 
-/// Findings of a new component, with the word of the witness for machines that the new one does not find.
+/// Whether the Node gets its provider ID from this.
+const fn gives_id(finding: &Finding, node: &Node) -> bool {
+    matches!(finding, Finding::Found(_)) && node.provider_id.is_none()
+}
+
+/// Whether machines have one ID with both. Not where the operator lets another provider take over.
+fn is_one_provider<C: Component>(new: &C, witness: &C) -> bool {
+    let (new, witness) = (LoadBalancers::descriptor(new), LoadBalancers::descriptor(witness));
+    new.provider_id_schemes.first() == witness.provider_id_schemes.first()
+}
+
+/// Whether the witness finds what the new one does not, or another machine.
+fn contradicts(finding: &Finding, known: &Finding) -> bool {
+    match (finding, known) {
+        (Finding::Found(new), Finding::Found(known)) => {
+            !known.provider_id.is_empty() && new.provider_id != known.provider_id
+        }
+        (_, Finding::Found(_)) => true,
+        _ => false,
+    }
+}
+
+/// Why the Node does not get the ID of this machine yet; none where the witness says the same one.
+fn unconfirmed(new: &Instance, known: Finding) -> Option<Failure> {
+    let said = match known {
+        Finding::Found(known) if known.provider_id == new.provider_id => return None,
+        Finding::Found(_) => Failure::new(Reaction::Retry, "it gives no provider ID"),
+        Finding::Absent => Failure::new(Reaction::Retry, "it does not find the machine"),
+        Finding::Unknown(failure) => failure,
+    };
+    let message = format!(
+        "the new provider, which is on probation, says that the machine is {:?}, and the last good one does not confirm that: {}",
+        new.provider_id, said.message
+    );
+    Some(Failure { reaction: again(said.reaction), message, ..said })
+}
+
+/// Findings of a new component, with the word of the witness for machines that the new one does not find, or that give a Node its ID.
 async fn confirmed<C: Component>(
     mut findings: Vec<Finding>,
     nodes: Vec<Node>,
     need: Need,
+    new: &C,
     probation: &Probation<C>,
 ) -> Vec<Finding> {
-    let doubtful: Vec<usize> =
-        findings.iter().enumerate().filter(|(_, finding)| is_doubtful(finding)).map(|(at, _)| at).collect();
+    let has_ids = is_one_provider(new, &*probation.witness);
+    let is_asked = |(finding, node): (&Finding, &Node)| is_doubtful(finding) || (has_ids && gives_id(finding, node));
+    let places = findings.iter().zip(&nodes).enumerate().filter(|(_, one)| is_asked(*one));
+    let doubtful: Vec<usize> = places.map(|(at, _)| at).collect();
     if doubtful.is_empty() {
         if findings.iter().any(is_settled) {
             probation.answers_well();
@@ -150,30 +222,40 @@ async fn confirmed<C: Component>(
         let known = probation.witness.find(asked.clone(), need).await;
         known.unwrap_or_else(|error| vec![Finding::Unknown(error.into_failure()); doubtful.len()])
     };
-    let known = probation.witnessed(ask, |known| known.iter().any(|known| matches!(known, Finding::Found(_)))).await;
+    let is_at_odds = |(at, known): (&usize, &Finding)| findings.get(*at).is_some_and(|new| contradicts(new, known));
+    let known = probation.witnessed(ask, |known| doubtful.iter().zip(known).any(is_at_odds)).await;
     let mut differs = None;
     for (at, known) in doubtful.into_iter().zip(known) {
         let Some(finding) = findings.get_mut(at) else { continue };
-        match (&*finding, known) {
-            (doubtful, Finding::Found(instance)) => {
-                let name = nodes.get(at).map(|node| node.name.as_str()).unwrap_or_default();
-                differs = Some(match doubtful {
-                    Finding::Unknown(failure) => format!("Node {name}: {failure}"),
-                    _ => format!("it does not find the machine of Node {name}"),
-                });
-                *finding = Finding::Found(instance);
-            }
+        let name = nodes.get(at).map(|node| node.name.as_str()).unwrap_or_default();
+        if contradicts(finding, &known) {
+            differs = Some(match (&*finding, &known) {
+                (Finding::Found(new), Finding::Found(known)) => format!(
+                    "it says that the machine of Node {name} is {:?}, the last good one says {:?}",
+                    new.provider_id, known.provider_id
+                ),
+                (Finding::Unknown(failure), _) => format!("Node {name}: {failure}"),
+                _ => format!("it does not find the machine of Node {name}"),
+            });
+            *finding = known;
+            continue;
+        }
+        let instead = match (&*finding, known) {
             (Finding::Absent, Finding::Unknown(failure)) => {
-                let text = format!(
+                let message = format!(
                     "the new provider, which is on probation, says that the machine does not exist, and the last good one cannot tell: {failure}"
                 );
-                *finding = Finding::Unknown(Failure { message: text, ..failure });
+                Some(Failure { message, ..failure })
             }
-            _ => {}
+            (Finding::Found(new), known) => unconfirmed(new, known),
+            _ => None,
+        };
+        if let Some(failure) = instead {
+            *finding = Finding::Unknown(failure);
         }
     }
     if let Some(what) = differs {
-        probation.differs("instances.find", &what);
+        probation.differs(FIND, &what);
     } else if findings.iter().any(is_settled) {
         probation.answers_well();
     }
@@ -196,35 +278,41 @@ impl<C: Component> Handle<C> {
         if let Some(failure) = self.if_taken_back() {
             return Err(failure);
         }
-        if let Some(fault) = probation.take_half_done() {
-            // Only now: what was sent may not have shown before. In an outage neither of them does it.
+        let asked = probation.fingerprint(&(&nodes, &services));
+        if let Some(half_done) = probation.take_half_done() {
+            // Only now: what was sent may not show before. In an outage neither of them does it.
             let known = probation.witness.reconcile(nodes, services).await;
-            if faults(&known) == 0 {
-                probation.differs("cluster.reconcile", &fault);
+            // Whoever may write Services could have asked for less since then.
+            if half_done.asked == asked && known.is_ok() && faults(&known) == 0 {
+                probation.fails(RECONCILE, &half_done.why, half_done.has_crashed);
             }
             self.judge();
             return known;
         }
-        let half_done = Arc::new(AtomicBool::new(false));
-        let crashes = self.provider().crashes().count;
-        let work = self.provider().reconcile_noting(nodes.clone(), services.clone(), Arc::clone(&half_done));
+        let has_changed = Arc::new(AtomicBool::new(false));
+        let work = self.provider().reconcile_noting(nodes.clone(), services.clone(), Arc::clone(&has_changed));
         let answer = work.await;
+        let failure = answer.as_ref().err();
+        let has_crashed =
+            failure.is_some_and(|failure| self.has_crashed(RECONCILE, failure, Capability::Cluster, probation));
         let answer = if faults(&answer) == 0 {
             if answer.as_ref().is_ok_and(Vec::is_empty) {
                 probation.answers_well();
             }
             answer
-        } else if half_done.load(Ordering::Relaxed) {
-            // What it sent may not show yet: who began anew at once would do it a second time. A crash counts by itself.
-            if self.provider().crashes().count == crashes {
-                probation.keep_half_done(first_fault(&answer));
+        } else if has_changed.load(Ordering::Relaxed) {
+            // What it sent may not show yet: who began anew at once would do it a second time.
+            if probation.witness.has(Capability::Cluster) {
+                probation.keep_half_done(HalfDone { asked, why: first_fault(&answer), has_crashed });
             }
             answer
         } else {
             // The work is idempotent: the witness would do it again if it came back.
             let known = probation.witness.reconcile(nodes, services).await;
             if faults(&known) < faults(&answer) {
-                probation.differs("cluster.reconcile", &first_fault(&answer));
+                if known.is_ok() {
+                    probation.fails(RECONCILE, &first_fault(&answer), has_crashed);
+                }
                 known
             } else {
                 answer

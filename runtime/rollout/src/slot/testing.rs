@@ -1,6 +1,7 @@
 //! Components that do as they are told, and a cloud that remembers who did what.
 
 mod cluster;
+mod machines;
 mod routes;
 
 use std::collections::BTreeMap;
@@ -9,15 +10,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use ccm_cloud::{
-    Backend, CallFuture, Descriptor, Failure, FindError, Finding, Ingress, Instance, InstanceState, Instances,
-    LoadBalancers, Mark, Need, Node, Outcome, Problem, Reaction, Service, Standing, Wish,
+    Backend, CallFuture, Descriptor, Failure, Ingress, LoadBalancers, Mark, Node, Outcome, Problem, Reaction, Service,
+    Standing, Wish,
 };
 use ccm_egress::SourceState;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
 use super::{News, ProbationSettings, Refusals, Slot};
-use crate::component::{Component, Crashes};
+use crate::component::Component;
 use crate::release::{Release, Version};
 
 /// Of a component that was compared with whoever is proven now.
@@ -66,6 +67,8 @@ pub(crate) enum Does {
     Elsewhere,
     /// Says of every load balancer that it is another Service's.
     Disown,
+    /// Gives Nodes the provider IDs of machines that do not exist.
+    Misname,
 }
 
 /// A load balancer, and the version of the component that changed it last.
@@ -121,7 +124,7 @@ pub(crate) struct Fake {
     /// The same for calls that change load balancers, where it is another thing.
     when_changing: Mutex<Option<Does>>,
     cloud: Arc<Cloud>,
-    crashes: Mutex<Crashes>,
+    calls: AtomicU32,
     last_crash: Mutex<String>,
     /// How often its cache was emptied.
     pub(crate) forgot: AtomicU32,
@@ -133,6 +136,8 @@ pub(crate) struct Fake {
     pub(crate) comes: Mutex<Option<(String, (String, String))>>,
     /// How often each function was called.
     pub(crate) asked: Mutex<BTreeMap<&'static str, u32>>,
+    /// Of its provider IDs.
+    pub(crate) scheme: Mutex<&'static str>,
     /// Its credentials.
     pub(crate) sources: watch::Sender<Vec<SourceState>>,
 }
@@ -150,13 +155,14 @@ impl Fake {
             does: Mutex::new(does),
             when_changing: Mutex::default(),
             cloud: Arc::clone(cloud),
-            crashes: Mutex::default(),
+            calls: AtomicU32::new(0),
             last_crash: Mutex::default(),
             forgot: AtomicU32::new(0),
             remembers: AtomicBool::new(false),
             memory: Mutex::default(),
             comes: Mutex::default(),
             asked: Mutex::default(),
+            scheme: Mutex::new("cloud"),
             sources: watch::Sender::default(),
         })
     }
@@ -201,14 +207,13 @@ impl Fake {
     /// What it does this time.
     fn acts(&self, function: &'static str) -> Does {
         *self.asked.lock().entry(function).or_default() += 1;
-        self.crashes.lock().calls += 1;
+        self.calls.fetch_add(1, Ordering::Relaxed);
         *self.does.lock()
     }
 
     fn crashed(&self, function: &'static str) -> Failure {
         let text = format!("{function}: it crashed");
         self.last_crash.lock().clone_from(&text);
-        self.crashes.lock().count += 1;
         Failure::new(Reaction::Retry, text)
     }
 
@@ -272,27 +277,11 @@ impl Fake {
     }
 }
 
-impl Instances for Fake {
-    async fn find(&self, nodes: Vec<Node>, _need: Need) -> Result<Vec<Finding>, FindError> {
-        let found = |node: &Node| {
-            let labels = [("version".to_owned(), self.version.clone())].into();
-            Finding::Found(Box::new(Instance { labels, ..instance(&node.name) }))
-        };
-        let right = || nodes.iter().map(found).collect();
-        let answer = self.answer("instances.find", right, || vec![Finding::Absent; nodes.len()]).await;
-        let does = *self.does.lock();
-        match answer {
-            Ok(findings) => Ok(findings),
-            Err(failure) if does == Does::Crash => Err(FindError::Crashed(failure)),
-            Err(failure) if does == Does::Lack => Err(failure.into()),
-            Err(failure) => Ok(vec![Finding::Unknown(failure); nodes.len()]),
-        }
-    }
-}
-
 impl LoadBalancers for Fake {
     fn descriptor(&self) -> Arc<Descriptor> {
-        Arc::new(Descriptor { version: self.version.clone(), ..descriptor() })
+        let provider_id_schemes = vec![(*self.scheme.lock()).to_owned()];
+        let name = "cloud".to_owned();
+        Arc::new(Descriptor { name, version: self.version.clone(), provider_id_schemes, ..Descriptor::default() })
     }
 
     fn configuration(&self) -> String {
@@ -394,23 +383,13 @@ pub(crate) fn is_of_a_kind(uid: &str) -> bool {
     matches!(uid, "y" | "z")
 }
 
-fn descriptor() -> Descriptor {
-    Descriptor { name: "cloud".to_owned(), provider_id_schemes: vec!["cloud".to_owned()], ..Descriptor::default() }
-}
-
-fn instance(name: &str) -> Instance {
-    Instance {
-        provider_id: format!("cloud://{name}"),
-        instance_type: String::new(),
-        addresses: vec![],
-        zone: String::new(),
-        region: String::new(),
-        labels: BTreeMap::new(),
-        state: InstanceState::Running,
-    }
-}
-
+/// One that was initialised: with the provider ID that its machine has in the cloud.
 pub(crate) fn node(name: &str) -> Node {
+    Node { provider_id: Some(format!("cloud://{name}")), ..new_node(name) }
+}
+
+/// One that has no provider ID yet.
+pub(crate) fn new_node(name: &str) -> Node {
     Node { name: name.to_owned(), ..Node::default() }
 }
 

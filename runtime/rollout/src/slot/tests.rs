@@ -3,8 +3,10 @@
 mod balancers;
 mod cluster;
 mod configuration;
+mod crashes;
 mod exchange;
 mod machines;
+mod provider_ids;
 mod routes;
 mod simulation;
 

@@ -89,8 +89,9 @@ impl Changes {
 }
 
 /// Between two attempts to watch: up to twice ten seconds, since a change is seen only afterwards. They begin anew with what the watch
-/// tells, not with the API server's return.
-fn delays() -> watcher::ExponentialBackoff {
+/// tells, not with the API server's return. All are shorter than [`ccm_apiserver::GRACE`]: what was refused once is not refused for so long
+/// only because nobody has asked again.
+pub(crate) fn delays() -> watcher::ExponentialBackoff {
     let delays =
         ExponentialBuilder::new().with_min_delay(Duration::from_millis(800)).with_max_delay(Duration::from_secs(10));
     delays.with_jitter().without_max_times().into()

@@ -1,3 +1,4 @@
+use ccm_cloud::is_plain;
 use serde_json::{Value, json};
 
 use super::*;
@@ -77,7 +78,7 @@ fn a_program_reads_the_same() {
 fn before_the_first_provider_it_says_what_that_means_and_why() {
     let statuses = ProviderStatuses::default();
     assert_eq!((statuses.text().as_str(), statuses.json().as_str()), ("", "{}\n"));
-    let refused = NotTaken::now(Step::Source, None, "it holds no component".into());
+    let refused = NotTaken::now(Step::Source, None, "it holds no component");
     let since = format!("{:.0}", refused.since);
     statuses.change("/providers", |known| known.not_taken = Some(refused));
     let expected = format!(
@@ -91,9 +92,27 @@ fn before_the_first_provider_it_says_what_that_means_and_why() {
     assert_eq!((&read["/providers"]["serving"], &read["/providers"]["generation"]), (&Value::Null, &json!(0)));
 }
 
+/// A component that does not compile made lines of its own, such as that it is proven.
+#[test]
+fn no_reason_makes_lines_of_the_page() {
+    let statuses = ProviderStatuses::default();
+    let refused = |step, reason: &str| Some(NotTaken::now(step, None, reason));
+    statuses.change("/providers", |known| {
+        known.not_taken = refused(Step::Compile, "no\n  phase       proven\r\u{1b}[2J\u{202e}x");
+        known.rejected_configuration = refused(Step::Check, &"\n".repeat(1 << 20));
+    });
+    let text = statuses.text();
+    let begins: Vec<&str> = text.lines().map(|line| line.split_once("at ").map_or(line, |(begin, _)| begin)).collect();
+    let serving = "  serving     none yet: nothing is written to the cluster for it";
+    assert_eq!(begins, ["provider /providers", serving, "  refused     ", "  config      refused "], "{text}");
+    assert!(text.contains(r": no\n  phase       proven\r\u{1b}[2J\u{202e}x"), "{text}");
+    assert!(text.len() < 20 << 10, "{} bytes", text.len());
+    assert!(text.lines().all(|line| line.chars().all(is_plain)), "{text:?}");
+}
+
 #[test]
 fn a_rollback_is_told_as_a_refusal_by_the_probation() {
-    assert_eq!(NotTaken::now(Step::Probation, Some("sha256:dd".into()), "it crashed".into()).step, "probation");
+    assert_eq!(NotTaken::now(Step::Probation, Some("sha256:dd".into()), "it crashed").step, "probation");
 }
 
 #[test]
@@ -123,7 +142,7 @@ fn times_are_told_in_milliseconds_with_their_fractions() {
 #[test]
 fn whoever_explains_an_object_is_told_what_is_not_used_and_who_serves_instead() {
     let statuses = full();
-    let refused = NotTaken::now(Step::Trust, None, "line 3: no such key".into());
+    let refused = NotTaken::now(Step::Trust, None, "line 3: no such key");
     statuses.change("configmap:kube-system/cloud", |known| known.rejected_configuration = Some(refused));
     let told: Vec<_> = statuses
         .refusals()

@@ -6,12 +6,15 @@ use ccm_fake_api::Log;
 use http::{Request, Response};
 use kube::client::Body;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use super::*;
 
 const UNWATCHED: &str = "cannot watch the Secret";
-/// The longest pause between two tries, and a list and a watch after that.
+/// Longer than the longest pause between two tries, and a list and a watch after that.
 const BACK: Duration = Duration::from_secs(75);
+/// Seconds for which a right is refused, and is not lost: it is after 45.
+const QUIET: u64 = 44;
 
 /// An API server with one Secret.
 #[derive(Clone, Copy)]
@@ -31,32 +34,43 @@ enum Fails {
 }
 
 impl Server {
-    fn start() -> (watch::Sender<Self>, Client) {
+    /// Notifies of what it forbids.
+    fn start() -> (watch::Sender<Self>, Client, Arc<Notify>) {
         let server = watch::Sender::new(Self { fails: None, token: Some("value-one"), version: 7 });
         let newest = server.subscribe();
+        let refused = Arc::new(Notify::new());
+        let told = Arc::clone(&refused);
         let service = tower::service_fn(move |request: Request<Body>| {
             let now = *newest.borrow();
-            async move { now.answer(request.uri().query().unwrap_or_default()).await }
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            if now.forbids(&query) {
+                told.notify_one();
+            }
+            async move { now.answer(&query).await }
         });
-        (server, Client::new(service, "default"))
+        (server, Client::new(service, "default"), refused)
+    }
+
+    fn forbids(self, query: &str) -> bool {
+        match self.fails {
+            Some(Fails::Forbids) => true,
+            Some(Fails::ForbidsWatch) => query.contains("watch="),
+            Some(Fails::Away) | None => false,
+        }
     }
 
     async fn answer(self, query: &str) -> io::Result<Response<Body>> {
         let answer =
             |code: u16, body: String| Ok(Response::builder().status(code).body(Body::from(body.into_bytes())).unwrap());
-        let is_watch = query.contains("watch=");
-        let is_forbidden = match self.fails {
-            Some(Fails::Away) => return Err(io::Error::other("connection refused")),
-            Some(Fails::Forbids) => true,
-            Some(Fails::ForbidsWatch) => is_watch,
-            None => false,
-        };
-        if is_forbidden {
+        if matches!(self.fails, Some(Fails::Away)) {
+            return Err(io::Error::other("connection refused"));
+        }
+        if self.forbids(query) {
             let message = "secrets \"cloud\" is forbidden: User \"ccm\" cannot watch resource \"secrets\"";
             let refused = json!({ "kind": "Status", "code": 403, "reason": "Forbidden", "message": message });
             return answer(403, refused.to_string());
         }
-        if is_watch {
+        if query.contains("watch=") {
             // What changed since then is forgotten.
             if !query.contains(&format!("resourceVersion={}", self.version)) {
                 let expired = json!({ "kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old" });
@@ -102,17 +116,23 @@ async fn stays(source: &CredentialSource, seconds: u64, unseen: Option<&str>) {
     }
 }
 
+/// What is told of the source once the right is lost, which it is 45 s after the first refusal: not before, and not much later.
+async fn lost(refused: &Notify, source: &CredentialSource) -> String {
+    tokio::time::timeout(BACK, refused.notified()).await.expect("it is refused");
+    stays(source, QUIET, None).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    source.unseen().expect("it is told")
+}
+
 /// What was read last stays in use for good, and nothing but a line in the log said that no rotation would be seen. An API server that was
 /// restarted took that back.
 #[tokio::test(start_paused = true)]
 async fn a_right_that_is_lost_is_told_of_the_source_until_it_is_given_again() {
-    let (server, client) = Server::start();
+    let (server, client, refused) = Server::start();
     let source = source(&client).await;
     stays(&source, 600, None).await;
     server.send_modify(|server| server.fails = Some(Fails::Forbids));
-    stays(&source, ccm_apiserver::GRACE.as_secs() - 1, None).await;
-    tokio::time::sleep(Duration::from_secs(15)).await;
-    let told = source.unseen().unwrap();
+    let told = lost(&refused, &source).await;
     let parts = ["secret:kube-system/cloud/token", "cannot watch resource \"secrets\"", RIGHTS];
     assert!(parts.iter().all(|part| told.contains(part)), "{told}");
     for fails in [Fails::Away, Fails::Forbids, Fails::Away] {
@@ -124,19 +144,37 @@ async fn a_right_that_is_lost_is_told_of_the_source_until_it_is_given_again() {
     stays(&source, 60, None).await;
 }
 
+/// One that has just started forbids everything before it has read its rules. Nobody asked again for so long after that, because of the pauses
+/// of an outage, that the right passed for lost.
+#[tokio::test(start_paused = true)]
+async fn a_right_that_is_refused_once_between_two_outages_is_not_lost() {
+    let (server, client, refused) = Server::start();
+    let source = source(&client).await;
+    server.send_modify(|server| server.fails = Some(Fails::Away));
+    stays(&source, 300, None).await;
+    // How long each pause is, is left to chance.
+    for _ in 0..10 {
+        server.send_modify(|server| server.fails = Some(Fails::Forbids));
+        tokio::time::timeout(BACK, refused.notified()).await.expect("it is refused");
+        server.send_modify(|server| server.fails = Some(Fails::Away));
+        stays(&source, 600, None).await;
+    }
+}
+
 /// The watch began well again, and the API server said only then that it had forgotten what came between: the old value passed for the
 /// current one for up to a minute. So it was although the Secret was listed anew when the right was lost, if that was not lost as well.
 #[tokio::test(start_paused = true)]
 async fn what_was_rotated_while_a_right_was_lost_is_the_first_that_is_seen_again() {
     let two = Some("value-two");
     for (fails, token) in [(Fails::Forbids, two), (Fails::ForbidsWatch, two), (Fails::ForbidsWatch, None)] {
-        let (server, client) = Server::start();
+        let (server, client, refused) = Server::start();
         let source = source(&client).await;
         stays(&source, 60, None).await;
         server.send_modify(|server| server.fails = Some(fails));
-        tokio::time::sleep(ccm_apiserver::GRACE * 3).await;
+        let told = lost(&refused, &source).await;
+        // It is listed anew when the right is lost.
+        tokio::time::sleep(BACK).await;
         server.send_modify(|server| (server.token, server.version) = (token, 8));
-        let told = source.unseen().unwrap();
         stays(&source, 60, Some(&told)).await;
         let CredentialSource::Watched { object, .. } = &source else { panic!("it is watched") };
         let mut object = object.clone();
@@ -165,7 +203,7 @@ async fn what_was_rotated_while_a_right_was_lost_is_the_first_that_is_seen_again
 /// Nothing but this line says so, and it named a right that was there.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_fails_is_in_the_log_with_the_way_out_and_is_no_lost_source_while_no_right_is() {
-    let (server, client) = Server::start();
+    let (server, client, refused) = Server::start();
     let source = source(&client).await;
     let log = Log::start();
     stays(&source, 60, None).await;
@@ -177,7 +215,7 @@ async fn a_watch_that_fails_is_in_the_log_with_the_way_out_and_is_no_lost_source
     assert!(!away.is_empty() && away.iter().all(|line| parts.iter().all(|part| line.contains(part))), "{away:?}");
     assert!(!away.iter().any(|line| line.contains(RIGHTS) || line.contains("value-one")), "{away:?}");
     server.send_modify(|server| server.fails = Some(Fails::Forbids));
-    stays(&source, ccm_apiserver::GRACE.as_secs() - 1, None).await;
+    lost(&refused, &source).await;
     tokio::time::sleep(BACK).await;
     let all = log.lines(UNWATCHED);
     assert!(all.len() > away.len() && all[away.len()..].iter().all(|line| line.contains(RIGHTS)), "{all:?}");

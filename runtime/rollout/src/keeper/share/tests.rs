@@ -1,8 +1,24 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::ledger::peers::tests::{Server, peers};
+use crate::ledger::peers::tests::{Server, Shared, peers};
 use crate::slot::testing::{Does, Rig, digest, faults};
+
+/// A process that has heard of nothing yet.
+fn replica(server: &Shared) -> (Arc<Peers>, Share) {
+    let peers = peers(server, "/provider", None);
+    let share = Share::new(Arc::clone(&peers), "/provider", &Refusals::default());
+    (peers, share)
+}
+
+/// One that has version 2 on probation, which the leader before has proven.
+async fn replica_after_a_proof(server: &Shared, rig: &Rig) -> (Arc<Peers>, Share) {
+    let before = peers(server, "/provider", None);
+    let (peers, share) = replica(server);
+    rig.put("2", Does::Right);
+    before.tell(&[Judgement::Proven(digest("2"))]).await.unwrap();
+    (peers, share)
+}
 
 /// A process with the provider of the rig begins to lead.
 async fn elected(peers: &Arc<Peers>, share: &mut Share, rig: &Rig) -> Result<(), PeersError> {
@@ -25,8 +41,7 @@ async fn known(share: &mut Share, rig: &Rig) -> (Option<String>, Option<String>)
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_cannot_tell_how_it_names_load_balancers_is_asked_again() {
     let (server, rig) = (Server::new(Some(BTreeMap::new())), Rig::new(faults(1)));
-    let peers = peers(&server, "/provider", None);
-    let mut share = Share::new(Arc::clone(&peers), "/provider", &Refusals::default());
+    let (peers, mut share) = replica(&server);
     rig.proven.does(Does::Crash);
     elected(&peers, &mut share, &rig).await.unwrap();
     assert_eq!(known(&mut share, &rig).await, (Some(digest("1")), None));
@@ -39,8 +54,7 @@ async fn a_leader_that_cannot_tell_how_it_names_load_balancers_is_asked_again() 
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_never_tells_how_it_names_load_balancers_is_asked_less_and_less_often() {
     let (server, rig) = (Server::new(Some(BTreeMap::new())), Rig::new(faults(1)));
-    let peers = peers(&server, "/provider", None);
-    let mut share = Share::new(Arc::clone(&peers), "/provider", &Refusals::default());
+    let (peers, mut share) = replica(&server);
     rig.proven.does(Does::Crash);
     elected(&peers, &mut share, &rig).await.unwrap();
     let asked = || rig.proven.asked.lock()["name"];
@@ -68,8 +82,7 @@ async fn a_leader_that_never_tells_how_it_names_load_balancers_is_asked_less_and
 #[tokio::test(start_paused = true)]
 async fn what_a_leader_could_not_tell_when_it_began_it_tells_later() {
     let (server, rig) = (Server::new(None), Rig::new(faults(1)));
-    let peers = peers(&server, "/provider", None);
-    let mut share = Share::new(Arc::clone(&peers), "/provider", &Refusals::default());
+    let (peers, mut share) = replica(&server);
     assert!(elected(&peers, &mut share, &rig).await.is_err(), "the work begins all the same");
     server.lock().data = Some(BTreeMap::new());
     let (proven, naming) = known(&mut share, &rig).await;
@@ -79,7 +92,7 @@ async fn what_a_leader_could_not_tell_when_it_began_it_tells_later() {
 #[tokio::test(start_paused = true)]
 async fn how_load_balancers_are_named_is_the_word_of_the_leader_alone() {
     let (server, rig) = (Server::new(Some(BTreeMap::new())), Rig::new(faults(1)));
-    let mut share = Share::new(peers(&server, "/provider", None), "/provider", &Refusals::default());
+    let (_peers, mut share) = replica(&server);
     share.listen(Some(&rig.slot)).await.unwrap();
     assert_eq!((share.entry.proven.as_ref(), share.entry.naming.as_ref()), (None, None));
 }
@@ -88,11 +101,7 @@ async fn how_load_balancers_are_named_is_the_word_of_the_leader_alone() {
 #[tokio::test(start_paused = true)]
 async fn what_the_leader_before_has_proven_is_heard_before_anything_is_told() {
     let (server, rig) = (Server::new(Some(BTreeMap::new())), Rig::new(faults(1)));
-    let before = peers(&server, "/provider", None);
-    let peers = peers(&server, "/provider", None);
-    let mut share = Share::new(Arc::clone(&peers), "/provider", &Refusals::default());
-    rig.put("2", Does::Right);
-    before.tell(&[Judgement::Proven(digest("2"))]).await.unwrap();
+    let (peers, mut share) = replica_after_a_proof(&server, &rig).await;
     elected(&peers, &mut share, &rig).await.unwrap();
     assert_eq!(share.entry.proven, Some(digest("2")));
     assert!(!rig.slot.standing().is_on_probation());
@@ -102,11 +111,7 @@ async fn what_the_leader_before_has_proven_is_heard_before_anything_is_told() {
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_could_not_hear_tells_nothing_before_it_has_heard() {
     let (server, rig) = (Server::new(Some(BTreeMap::new())), Rig::new(faults(1)));
-    let before = peers(&server, "/provider", None);
-    let peers = peers(&server, "/provider", None);
-    let mut share = Share::new(Arc::clone(&peers), "/provider", &Refusals::default());
-    rig.put("2", Does::Right);
-    before.tell(&[Judgement::Proven(digest("2"))]).await.unwrap();
+    let (peers, mut share) = replica_after_a_proof(&server, &rig).await;
     {
         let mut server = server.lock();
         server.failing_reads = server.reads..server.reads + 1;
@@ -120,8 +125,7 @@ async fn a_leader_that_could_not_hear_tells_nothing_before_it_has_heard() {
 #[tokio::test(start_paused = true)]
 async fn a_ledger_that_was_cleared_is_filled_again_by_those_who_know() {
     let (server, rig) = (Server::new(Some(BTreeMap::new())), Rig::new(faults(1)));
-    let peers = peers(&server, "/provider", None);
-    let mut share = Share::new(Arc::clone(&peers), "/provider", &Refusals::default());
+    let (peers, mut share) = replica(&server);
     rig.slot.peer_refused(Refusals::default().refuse(&digest("9"), "it lied".to_owned()));
     elected(&peers, &mut share, &rig).await.unwrap();
     for cleared in [false, true] {

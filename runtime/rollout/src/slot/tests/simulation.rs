@@ -20,7 +20,7 @@ use futures::FutureExt as _;
 use super::*;
 use crate::ledger::{Judgement, LedgerEntry};
 use crate::slot::state::Transition;
-use crate::slot::testing::{Balancer, Cloud, Fake, digest, is_narrow, is_of_a_kind, release, service};
+use crate::slot::testing::{Balancer, Cloud, Fake, digest, is_narrow, is_of_a_kind, new_node, release, service};
 use crate::slot::{News, ProbationSettings, Slot};
 use event::{Event, event};
 use replica::{Folder, KeptSlot, Replica};
@@ -93,7 +93,8 @@ impl Simulation {
     /// The same of one that has proved itself: it does what it must by now.
     fn proven_nature(&self, version: &str) -> Does {
         let nature = self.nature(version);
-        if matches!(nature, Does::Rename | Does::RenameSome | Does::Leave) { nature } else { Does::Right }
+        let stays = matches!(nature, Does::Rename | Does::RenameSome | Does::Leave | Does::Misname);
+        if stays { nature } else { Does::Right }
     }
 
     /// What a version calls the load balancer of a Service.
@@ -243,10 +244,16 @@ impl Simulation {
     }
 
     async fn finds(&self) {
-        let nodes = ["a", "b"].map(node).to_vec();
         let Some(slot) = self.leads() else { return };
-        let findings = slot.find(nodes, Need::Existence).await.unwrap_or_default();
+        // Whoever is proven is believed.
+        let is_misled = self.proven_nature(&slot.standing().proven.version) == Does::Misname;
+        let findings = slot.find(vec![node("a"), new_node("b")], Need::Existence).await.unwrap_or_default();
         assert!(!findings.contains(&Finding::Absent), "a machine is absent on one voice");
+        for (name, finding) in ["a", "b"].into_iter().zip(&findings) {
+            let Finding::Found(machine) = finding else { continue };
+            let is_its_own = machine.provider_id == format!("cloud://{name}");
+            assert!(is_its_own || is_misled, "{name} has the provider ID {:?} on one voice", machine.provider_id);
+        }
     }
 
     async fn happens(&mut self, event: Event) {

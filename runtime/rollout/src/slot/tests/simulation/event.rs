@@ -48,7 +48,7 @@ pub(super) enum Event {
 
 pub(super) fn event(random: &mut Rng) -> Event {
     let of = |random: &mut Rng, all: &[Does]| all[random.usize(..all.len())];
-    const UPLOADS: [Does; 9] = [
+    const UPLOADS: [Does; 10] = [
         Does::Right,
         Does::Right,
         Does::Crash,
@@ -58,6 +58,7 @@ pub(super) fn event(random: &mut Rng) -> Event {
         Does::RenameSome,
         Does::Leave,
         Does::Fail,
+        Does::Misname,
     ];
     match random.u32(..108) {
         0..10 => Event::Upload(of(random, &UPLOADS)),

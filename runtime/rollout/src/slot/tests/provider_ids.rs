@@ -1,0 +1,103 @@
+//! A new component proves itself with Nodes that have no provider ID yet. What is written there stays for ever.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ccm_cloud::{Node, Reaction};
+
+use super::*;
+use crate::slot::ProbationSettings;
+use crate::slot::testing::{Fake, new_node};
+
+/// As the controller asks before it writes an ID.
+async fn ask(rig: &Rig, nodes: Vec<Node>) -> Vec<Finding> {
+    rig.slot.find(nodes, Need::Metadata).await.unwrap()
+}
+
+/// The ID that a Node gets, and the version that has found it.
+fn id(finding: &Finding) -> (&str, String) {
+    match finding {
+        Finding::Found(machine) => (&machine.provider_id, finder(std::slice::from_ref(finding))),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn asked(one: &Fake) -> Option<u32> {
+    one.asked.lock().get("instances.find").copied()
+}
+
+/// They got IDs of machines that do not exist, and the proven one, which returned, said so of each: the Nodes were deleted.
+#[tokio::test]
+async fn no_node_gets_its_provider_id_on_the_word_of_a_component_on_probation_alone() {
+    let (rig, _) = Rig::trying(Does::Misname, faults(2));
+    for _ in 0..2 {
+        assert!(rig.is_on_probation());
+        let findings = ask(&rig, vec![new_node("a")]).await;
+        assert_eq!(id(&findings[0]), ("cloud://a", "1".to_owned()), "the proven one is believed");
+    }
+    let why = rig.why("2").unwrap();
+    let what = r#"it says that the machine of Node a is "cloud://2-a", the last good one says "cloud://a""#;
+    assert!(why.ends_with(&format!("the last: instances.find: {what}")), "{why}");
+}
+
+/// It may be right, of machines that the last good one has never heard of. That neither refuses nor proves it.
+#[tokio::test]
+async fn where_the_last_good_one_does_not_know_the_machine_the_node_waits() {
+    let at_once = ProbationSettings { time: Duration::ZERO, calls: 1, faults: 1 };
+    for (witness, told, why) in [
+        (Does::Lose, Reaction::Retry, "it does not find the machine"),
+        (Does::Fail, Reaction::Retry, "it cannot tell"),
+        (Does::Crash, Reaction::Retry, "it crashed"),
+        // The Node would wait for a change of its own, or another provider would be asked for it.
+        (Does::Refuse, Reaction::Retry, "it says no"),
+        (Does::Elsewhere, Reaction::Retry, "not mine"),
+        (Does::Throttle, Reaction::Throttled, "slower"),
+    ] {
+        let (rig, _) = Rig::trying(Does::Right, at_once);
+        rig.proven.does(witness);
+        let findings = ask(&rig, vec![new_node("a")]).await;
+        let [Finding::Unknown(failure)] = findings.as_slice() else { panic!("{witness:?}: {findings:?}") };
+        assert_eq!(failure.reaction, told, "{witness:?}: {failure}");
+        let text = &failure.message;
+        assert!(text.contains("on probation") && text.ends_with(why), "{text}");
+        assert_eq!((rig.is_on_probation(), rig.why("2")), (true, None), "{witness:?}");
+    }
+}
+
+/// Thousands of Nodes come at once, and each question costs the cloud a listing.
+#[tokio::test]
+async fn the_last_good_one_is_asked_once_for_all_new_nodes_and_not_for_others() {
+    let (rig, new) = Rig::trying(Does::Right, faults(1));
+    ask(&rig, vec![node("a"), node("b")]).await;
+    assert_eq!(asked(&rig.proven), None, "both have their IDs");
+    let many: Vec<Node> = (0..500).map(|number| new_node(&format!("n{number}"))).collect();
+    let findings = ask(&rig, many).await;
+    assert_eq!((findings.len(), finder(&findings)), (500, "2".to_owned()), "both say the same");
+    assert_eq!((asked(&new), asked(&rig.proven), rig.proven.forgot.load(Ordering::Relaxed)), (Some(2), Some(1), 0));
+
+    rig.proven.does(Does::Lose);
+    let findings = ask(&rig, vec![node("a"), new_node("b"), node("c")]).await;
+    assert_eq!(id(&findings[0]), ("cloud://a", "2".to_owned()), "what has its ID hangs on nobody's word");
+    assert!(matches!(findings[1], Finding::Unknown(_)), "{findings:?}");
+    assert_eq!(id(&findings[2]), ("cloud://c", "2".to_owned()));
+}
+
+/// A machine that was made anew under the name of one that is gone, which the last good one remembers.
+#[tokio::test]
+async fn the_id_of_a_machine_that_is_gone_is_no_fault_of_the_new_one() {
+    let (rig, _) = Rig::trying(Does::Right, faults(1));
+    rig.proven.remembers.store(true, Ordering::Relaxed);
+    let findings = ask(&rig, vec![new_node("a")]).await;
+    assert_eq!(id(&findings[0]), ("cloud://a", "2".to_owned()));
+    assert_eq!((rig.is_on_probation(), asked(&rig.proven)), (true, Some(2)));
+}
+
+/// The operator allows it with a flag, else the gate refuses it: the machines have other IDs then.
+#[tokio::test]
+async fn another_provider_that_takes_over_gives_ids_of_its_own() {
+    let (rig, new) = Rig::trying(Does::Right, faults(1));
+    *new.scheme.lock() = "other";
+    let findings = ask(&rig, vec![new_node("a")]).await;
+    assert_eq!(id(&findings[0]), ("other://a", "2".to_owned()));
+    assert_eq!((rig.is_on_probation(), asked(&rig.proven)), (true, None));
+}
