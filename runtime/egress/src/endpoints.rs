@@ -21,6 +21,7 @@ use crate::error::{TransportError, TransportReason};
 use crate::hosts::{HostPattern, HostRules};
 use crate::one_line::line;
 
+pub(crate) use base_url::MAX_BASE_URL;
 use base_url::{NO_HTTP, parse_base};
 
 /// A value of the operator's configuration. No `Debug`: a component may name the key of a secret.

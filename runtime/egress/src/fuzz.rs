@@ -169,23 +169,56 @@ fn answer_headers() {
     });
 }
 
-/// A pattern is read back as it is shown, and allows no host that it does not name.
+/// A pattern is read back as it is shown, allows the host that it names, and no host beside it.
 #[test]
 fn hosts() {
-    check!().with_type::<(String, String)>().for_each(|(pattern, other)| {
-        let Ok(read) = pattern.parse::<HostPattern>() else { return };
-        let shown = read.to_string();
-        assert_eq!(shown.parse::<HostPattern>().as_ref(), Ok(&read), "{shown}");
-        let rules = HostRules::new(vec![read]);
-        let named = shown.trim_start_matches("*.").rsplit_once(':').map_or(shown.as_str(), |(host, _)| host);
-        let foreign = format!("https://{other}.elsewhere.test");
-        if let Ok(url) = Url::parse(&foreign).map(|url| (url.host_str().map(str::to_owned), url))
-            && url.0.as_deref().is_some_and(|host| host.ends_with(".elsewhere.test"))
-            && !named.contains("elsewhere.test")
-        {
-            assert!(!rules.allow(&url.1), "{shown} allows {foreign}");
-        }
-    });
+    for pattern in
+        ["api.example.org", "*.example.org:8443", "B\u{fc}cher.example.", "10.0.0.1:80", "[fd00::1]", "[fd00::1]:443"]
+    {
+        assert!(is_host(pattern, "a"), "{pattern}");
+    }
+    check!().with_type::<(String, String, Vec<u8>, bool, Option<u16>)>().for_each(
+        |(any, other, letters, is_below, port)| {
+            is_host(any, other);
+            // Random text is seldom a host. This is one more often.
+            let star = if *is_below { "*." } else { "" };
+            let host: String = letters.iter().map(|byte| char::from(b"abx019-."[usize::from(byte % 8)])).collect();
+            let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+            is_host(&format!("{star}{host}{port}"), other);
+        },
+    );
+}
+
+/// Whether this is a pattern, which then allows what it says.
+fn is_host(pattern: &str, other: &str) -> bool {
+    let Ok(read) = pattern.parse::<HostPattern>() else { return false };
+    let shown = read.to_string();
+    assert_eq!(shown.parse::<HostPattern>().as_ref(), Ok(&read), "{shown}");
+    let rules = HostRules::new(vec![read]);
+    let allows = |url: &str| Url::parse(url).is_ok_and(|url| rules.allow(&url));
+    let (is_below, rest) = shown.strip_prefix("*.").map_or((false, shown.as_str()), |rest| (true, rest));
+    let (host, port) = match rest.rsplit_once(':') {
+        Some((host, port)) if !rest.ends_with(']') => (host, Some(port)),
+        _ => (rest, None),
+    };
+    let (own, at) = (if is_below { "a." } else { "" }, port.unwrap_or("443"));
+    assert!(allows(&format!("https://{own}{host}:{at}/x")), "{shown} refuses its own");
+    let elsewhere = if at == "444" { "445" } else { "444" };
+    assert_eq!(allows(&format!("https://{own}{host}:{elsewhere}/")), port.is_none(), "{shown} on port {elsewhere}");
+    // The domain itself is not below it, and what is below a host is another one.
+    let wrong = if is_below { "" } else { "a." };
+    let mut foreign = vec![format!("https://{wrong}{host}:{at}"), format!("https://x{host}:{at}")];
+    if !["test", "elsewhere.test"].contains(&host) && !host.ends_with(".elsewhere.test") {
+        foreign.push(format!("https://{own}{host}.elsewhere.test:{at}"));
+        foreign.push(format!("https://{own}{host}@elsewhere.test:{at}"));
+        let any = format!("https://{other}.elsewhere.test:{at}");
+        let is_there = |url: Url| url.host_str().is_some_and(|host| host.ends_with(".elsewhere.test"));
+        foreign.extend(Url::parse(&any).is_ok_and(is_there).then_some(any));
+    }
+    for url in foreign {
+        assert!(!allows(&url), "{shown} allows {url}");
+    }
+    true
 }
 
 /// Whatever a file holds, it is refused with a place, or a guest gets JSON of it.

@@ -236,10 +236,20 @@ impl ChangeFlag {
 impl Subject {
     /// A question of the host about the provider itself.
     pub(crate) fn provider() -> Self {
+        Self::reading(Class::Initialise)
+    }
+
+    /// A call that may change the cloud, about no object.
+    pub(crate) fn writing() -> Self {
+        Self { read_only: false, ..Self::reading(Class::Write) }
+    }
+
+    /// A call that changes nothing, about no object.
+    pub(crate) fn reading(class: Class) -> Self {
         Self {
             nodes: vec![],
             services: vec![],
-            class: Class::Initialise,
+            class,
             read_only: true,
             proof: false,
             judges: false,

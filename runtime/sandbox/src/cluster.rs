@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ccm_cloud::{CallFuture, Cluster, ClusterSubject, Descriptor, Failure, Node, Service};
-use ccm_egress::{Class, FailedRequests};
 
 use crate::answer::{Objects, cluster_failures, unless_failed};
 use crate::call::{ChangeFlag, ServiceId, Subject, call};
@@ -45,13 +44,8 @@ impl Provider {
         let subject = Subject {
             nodes: nodes.iter().map(|node| (node.name.clone(), node.uid.clone())).collect(),
             services: services.iter().map(ServiceId::from).collect(),
-            class: Class::Write,
-            read_only: false,
-            proof: false,
-            judges: false,
             changes: changes.clone(),
-            selected: None,
-            failed: FailedRequests::default(),
+            ..Subject::writing()
         };
         let objects = Objects::new(&nodes, &services);
         let entering = self.entering();

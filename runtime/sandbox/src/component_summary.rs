@@ -4,6 +4,7 @@ use ccm_egress::line;
 use serde::Serialize;
 use wasmparser::{ComponentInstance, Encoding, Parser, Payload};
 
+use crate::error::one_line;
 use crate::instance_size::InstanceSize;
 use crate::{CONTRACT, Limits, LoadError};
 
@@ -13,8 +14,6 @@ const IMPORTS: [&str; 9] = ["types", "http", "credentials", "settings", "cache",
 const WASI: [&str; 6] = ["cli", "clocks", "filesystem", "io", "random", "sockets"];
 /// Most bytes of a name to keep. No real name is longer.
 const MAX_NAME: usize = 256;
-/// Most bytes of what is wrong about bytes that are no component.
-const MAX_MALFORMED: usize = 512;
 /// Interfaces of the contract that a provider must export.
 const REQUIRED: [&str; 2] = ["meta", "instances"];
 /// Interfaces of the contract that a provider may export.
@@ -91,8 +90,7 @@ impl ComponentSummary {
     /// The summary, and the interfaces that the component's own modules have functions of.
     fn parse(bytes: &[u8], limits: &Limits) -> Result<(Self, Vec<String>), LoadError> {
         let malformed = |error: wasmparser::BinaryReaderError| LoadError::Malformed {
-            // The reader's own messages span lines, and repeat names of the component.
-            message: line(&error.message().split_whitespace().collect::<Vec<_>>().join(" "), MAX_MALFORMED),
+            message: one_line(error.message()),
             offset: u64::try_from(error.offset()).unwrap_or(u64::MAX),
         };
         let mut summary = Self { size: bytes.len(), ..Self::default() };

@@ -19,8 +19,8 @@ const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 /// In `more` of a Node, as the contract's `routes.get-all` says.
 const ROUTED_CIDRS: &str = "routed-cidrs";
 
-/// What of an object reaches a guest: only annotations that its provider declared, and no secret that somebody wrote into one, or into a
-/// label. A guest would pass it on, and the host blame the guest.
+/// What of an object reaches a guest: only annotations that its provider declared, and no secret that somebody wrote into one, into a label, or
+/// into a field that may hold any text. A guest would pass it on, and the host blame the guest.
 pub(crate) struct Entering<'a> {
     provider: &'a str,
     declared: &'a [Annotation],
@@ -44,14 +44,24 @@ impl Entering<'_> {
                 return None;
             }
             let Some(kept) = veil.and_then(|veil| veil.kept_from_guests(&value)) else { return Some((name, value)) };
-            let (kind, object) = of;
-            tracing::warn!(
-                provider = self.provider,
-                "the {what} {name:?} of the {kind} {object} holds the value of a secret: the provider sees {kept:?} in its place; take it out of the object, and give the provider another secret"
-            );
+            self.tell(of, &format!("{what} {name:?}"), &kept);
             Some((name, kept))
         };
         texts.into_iter().filter_map(shown).collect()
+    }
+
+    /// What stands in a field. One that holds a secret is not left out: without its source ranges, a load balancer would be open to everybody.
+    fn field(&self, of: (&str, &str), field: &str, text: String) -> String {
+        let Some(kept) = self.veil.as_ref().and_then(|veil| veil.kept_from_guests(&text)) else { return text };
+        self.tell(of, field, &kept);
+        kept
+    }
+
+    fn tell(&self, (kind, object): (&str, &str), what: &str, kept: &str) {
+        tracing::warn!(
+            provider = self.provider,
+            "the {what} of the {kind} {object} holds the value of a secret: the provider sees {kept:?} in its place; take it out of the object, and give the provider another secret"
+        );
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ccm_cloud::{Failure, FindError, Reaction};
-use ccm_egress::{FailedRequests, NoRoom};
+use ccm_egress::{FailedRequests, NoRoom, line};
 use wasmtime::Trap;
 
 /// The contract that this host speaks.
@@ -78,10 +78,10 @@ pub enum LoadError {
     #[error("it is another component than the one that runs; load it as a new one")]
     Another,
     /// The names fit, the types do not.
-    #[error("its types differ from those of {CONTRACT}: {0:#}; rebuild it against the contract of this host")]
+    #[error("its types differ from those of {CONTRACT}: {}; rebuild it against the contract of this host", said(.0))]
     Types(wasmtime::Error),
     /// The compiler refused it.
-    #[error("it does not compile: {0:#}; build it again with a tool chain that knows wasmtime 48")]
+    #[error("it does not compile: {}; build it again with a tool chain that knows wasmtime 48", said(.0))]
     Compile(wasmtime::Error),
     /// `describe` gave no answer.
     #[error("its function describe failed: {0}")]
@@ -168,6 +168,19 @@ impl CallError {
     }
 }
 
+/// Most bytes of what a library says of a component.
+const MAX_SAID: usize = 512;
+
+/// What a library says of a component, in one short line: it spans lines, and repeats names of the component, which may have a hundred
+/// kilobytes of anything.
+pub(crate) fn one_line(words: &str) -> String {
+    line(&words.split_whitespace().collect::<Vec<_>>().join(" "), MAX_SAID)
+}
+
+fn said(error: &wasmtime::Error) -> String {
+    one_line(&format!("{error:#}"))
+}
+
 /// Most names that are told; a component may have thousands.
 const MAX_NAMES: usize = 20;
 
@@ -180,7 +193,7 @@ fn names(names: &[String]) -> String {
 /// The trap, else the innermost cause: the outer ones are backtraces of guest code. The limit, where that was it; and what to do.
 fn crash(trap: Option<&Trap>, error: &wasmtime::Error) -> String {
     let cause = || error.chain().last().map(ToString::to_string).unwrap_or_default();
-    let said = trap.map_or_else(cause, ToString::to_string);
+    let said = one_line(&trap.map_or_else(cause, ToString::to_string));
     match ENGINE_LIMITS.into_iter().find(|(words, _)| said.contains(words)) {
         Some((_, limit)) => format!("{said} (limit {limit}){NEEDED}"),
         None => format!("{said}; what it logged before may say why"),

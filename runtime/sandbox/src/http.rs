@@ -47,8 +47,10 @@ impl http::Host for CallState {
     }
 
     async fn bind(&mut self, endpoint: String, base_url: String) -> HostResult<Result<(), http::TransportError>> {
-        let Some(egress) = &self.context.egress else { return Ok(Err(closed())) };
-        Ok(egress.bind(&endpoint, &base_url).map_err(to_error))
+        let context = Arc::clone(&self.context);
+        let Some(egress) = &context.egress else { return Ok(Err(closed())) };
+        let _handed = self.hand_over(endpoint.len().saturating_add(base_url.len()))?;
+        Ok(self.computed(|_| egress.bind(&endpoint, &base_url)).map_err(to_error))
     }
 }
 
@@ -69,21 +71,23 @@ impl credentials::Host for CallState {
         credential: String,
         digest: credentials::Digest,
     ) -> HostResult<Result<Vec<u8>, credentials::Refusal>> {
-        let Some(egress) = self.egress() else { return Ok(Err(credentials::Refusal::Denied)) };
+        let context = Arc::clone(&self.context);
+        let Some(egress) = &context.egress else { return Ok(Err(credentials::Refusal::Denied)) };
         let digest = match digest {
             credentials::Digest::Md5 => Digest::Md5,
             credentials::Digest::Sha256 => Digest::Sha256,
         };
-        Ok(egress.fingerprint(&credential, digest).map_err(|why| self.refusal(&why)))
+        Ok(self.computed(|call| egress.fingerprint(&credential, digest).map_err(|why| call.refusal(&why))))
     }
 
     async fn key_algorithm(
         &mut self,
         credential: String,
     ) -> HostResult<Result<credentials::Algorithm, credentials::Refusal>> {
-        let Some(egress) = self.egress() else { return Ok(Err(credentials::Refusal::Denied)) };
-        let algorithm = egress.key_algorithm(&credential);
-        Ok(algorithm.map(to_algorithm).map_err(|why| self.refusal(&why)))
+        let context = Arc::clone(&self.context);
+        let Some(egress) = &context.egress else { return Ok(Err(credentials::Refusal::Denied)) };
+        let algorithm = self.computed(|call| egress.key_algorithm(&credential).map_err(|why| call.refusal(&why)));
+        Ok(algorithm.map(to_algorithm))
     }
 }
 

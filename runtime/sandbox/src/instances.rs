@@ -3,31 +3,26 @@
 use std::sync::Arc;
 
 use ccm_cloud::{FindError, Finding, Instances, Need, Node};
-use ccm_egress::{Class, FailedRequests};
+use ccm_egress::Class;
 
 use crate::answer::{Asked, findings, unless_failed};
-use crate::call::{ChangeFlag, Subject, call};
+use crate::call::{Subject, call};
 use crate::{Provider, convert};
 
 const FUNCTION: &str = "instances.find";
 
 impl Instances for Provider {
     async fn find(&self, nodes: Vec<Node>, need: Need) -> Result<Vec<Finding>, FindError> {
+        let class = match need {
+            // A deletion hangs on it.
+            Need::Proof | Need::Existence => Class::Write,
+            Need::Metadata => Class::Initialise,
+            Need::Refresh => Class::Refresh,
+        };
         let subject = Subject {
             nodes: nodes.iter().map(|node| (node.name.clone(), node.uid.clone())).collect(),
-            services: vec![],
-            class: match need {
-                // A deletion hangs on it.
-                Need::Proof | Need::Existence => Class::Write,
-                Need::Metadata => Class::Initialise,
-                Need::Refresh => Class::Refresh,
-            },
-            read_only: true,
             proof: need == Need::Proof,
-            judges: false,
-            changes: ChangeFlag::default(),
-            selected: None,
-            failed: FailedRequests::default(),
+            ..Subject::reading(class)
         };
         let failed = subject.failed.clone();
         let is_one = nodes.len() == 1;

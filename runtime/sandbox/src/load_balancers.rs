@@ -13,7 +13,7 @@ use wasmtime::Store;
 use crate::answer::{self, IngressRule, OutcomeRules, Read, unless_failed};
 use crate::bindings::ccm::cloud::types;
 use crate::bindings::exports::ccm::cloud::load_balancers;
-use crate::call::{CallState, ChangeFlag, Selected, ServiceId, Subject, Work, call};
+use crate::call::{CallState, Selected, ServiceId, Subject, Work, call};
 use crate::leaving::Leaving;
 use crate::provider::Code;
 use crate::tally::VALIDATE;
@@ -23,22 +23,12 @@ const DELETE: &str = "load-balancers.ensure-deleted";
 
 /// A call that may change the cloud.
 fn writing(service: &Service) -> Subject {
-    Subject {
-        nodes: vec![],
-        services: vec![service.into()],
-        class: Class::Write,
-        read_only: false,
-        proof: false,
-        judges: false,
-        changes: ChangeFlag::default(),
-        selected: None,
-        failed: FailedRequests::default(),
-    }
+    Subject { services: vec![service.into()], ..Subject::writing() }
 }
 
 /// A call that changes nothing, for a Service that somebody waits for.
 fn looking(service: &Service) -> Subject {
-    Subject { class: Class::Initialise, read_only: true, ..writing(service) }
+    Subject { services: vec![service.into()], ..Subject::reading(Class::Initialise) }
 }
 
 /// With the request to the cloud behind its failure.
@@ -313,17 +303,7 @@ impl LoadBalancers for Provider {
             let exports = exports.ok_or_else(|| not_exported(&self.descriptor, "load-balancer-survey"))?;
             let services: Vec<ServiceId> = wishes.iter().map(|wish| (&wish.service).into()).collect();
             // Nobody waits for it.
-            let subject = Subject {
-                nodes: vec![],
-                services,
-                class: Class::Refresh,
-                read_only: true,
-                proof: false,
-                judges: false,
-                changes: ChangeFlag::default(),
-                selected: None,
-                failed: FailedRequests::default(),
-            };
+            let subject = Subject { services, ..Subject::reading(Class::Refresh) };
             let asked = wishes.len();
             let entering = self.entering();
             // Wishes count the backends as they stand in the list.

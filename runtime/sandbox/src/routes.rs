@@ -5,11 +5,11 @@ use std::sync::Arc;
 use ccm_cloud::{
     CallFuture, Descriptor, Failure, Node, Route, RouteChangeError, RouteOutcome, RouteState, RouteWish, Routes,
 };
-use ccm_egress::{Class, FailedRequests};
+use ccm_egress::Class;
 
 use crate::answer::unless_failed;
 use crate::bindings::exports::ccm::cloud::routes;
-use crate::call::{ChangeFlag, Subject, call};
+use crate::call::{Subject, call};
 use crate::load_balancers::not_exported;
 use crate::provider::Code;
 use crate::{Provider, answer, convert};
@@ -27,14 +27,7 @@ impl Provider {
         let exports = self.routes(&code)?;
         let subject = Subject {
             nodes: nodes.iter().map(|node| (node.name.clone(), node.uid.clone())).collect(),
-            services: vec![],
-            class: Class::Initialise,
-            read_only: true,
-            proof: false,
-            judges: false,
-            changes: ChangeFlag::default(),
-            selected: None,
-            failed: FailedRequests::default(),
+            ..Subject::reading(Class::Initialise)
         };
         let entering = self.entering();
         let nodes: Vec<_> = nodes.into_iter().map(|node| convert::node(node, &entering)).collect();
@@ -59,18 +52,8 @@ impl Provider {
     ) -> Result<Vec<RouteOutcome>, RouteChangeError> {
         let code = self.code();
         let exports = self.routes(&code)?;
-        let subject = Subject {
-            // It writes no Events about Nodes: what is wrong with a route stands in its outcome.
-            nodes: vec![],
-            services: vec![],
-            class: Class::Write,
-            read_only: false,
-            proof: false,
-            judges: false,
-            changes: ChangeFlag::default(),
-            selected: None,
-            failed: FailedRequests::default(),
-        };
+        // It writes no Events about Nodes: what is wrong with a route stands in its outcome.
+        let subject = Subject::writing();
         let asked = obsolete.len().saturating_add(wanted.len());
         let obsolete: Vec<_> = obsolete.into_iter().map(to_route).collect();
         let wanted: Vec<_> = wanted.into_iter().map(to_wish).collect();

@@ -1,7 +1,7 @@
 //! Ports with TLS: certificates from files, read once (the webhook's are read again when they change), a bounded number of connections, HTTP/1.1.
 //!
 //! Everybody who reaches a port can open connections, and leave them alone. So there are never more than so many; the next one takes
-//! the place of the idlest. Each part of an exchange has its time, and each connection its age.
+//! the place of the idlest. Handshakes have places of their own. Each part of an exchange has its time, and each connection its age.
 
 mod connections;
 #[cfg(test)]
@@ -172,7 +172,7 @@ pub struct Port {
     pub listener: TcpListener,
     /// Makes handshakes.
     pub tls: TlsAcceptor,
-    /// At the same time; one more takes the place of the idlest.
+    /// At the same time, without those that make their handshake; one more takes the place of the idlest.
     pub connections: usize,
     /// What it waits for, and for how long.
     pub patience: Patience,
@@ -190,7 +190,7 @@ impl Port {
         F: Future<Output = Page> + Send + 'static,
     {
         let Self { name, listener, tls, connections, patience, stop, grace } = self;
-        let mut open = Connections::new(connections);
+        let open = Connections::new(connections);
         let mut connections = JoinSet::new();
         while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
             let (stream, peer) = match accepted {
@@ -201,24 +201,22 @@ impl Port {
                     continue;
                 }
             };
-            while let Some(ended) = connections.try_join_next_with_id() {
-                open.ended(ended.map_or_else(|error| error.id(), |(id, ())| id));
+            while connections.try_join_next().is_some() {}
+            if let Some(oldest) = open.make_room() {
+                tracing::debug!(port = name, peer = %oldest.0, "too many handshakes: the oldest is ended");
             }
-            if let Some(idlest) = open.make_room() {
-                tracing::debug!(port = name, peer = %idlest.0, "too many connections: the idlest is closed");
-            }
-            let (tls, answer, stop, activity) = (tls.clone(), answer.clone(), stop.clone(), Activity::new());
+            let (tls, answer, stop, activity) = (tls.clone(), answer.clone(), stop.clone(), open.activity());
             let (busy, peer) = (activity.clone(), Peer::new(peer.ip()));
             let answer = move |mut request: Request<Incoming>| {
                 request.extensions_mut().insert(peer);
                 answer(request)
             };
-            let task = connections.spawn(async move {
+            let conversation = async move {
                 if let Err(error) = converse(stream, tls, answer, patience, busy, stop).await {
                     tracing::debug!(%error, port = name, "connection ended");
                 }
-            });
-            open.add(peer, activity, task);
+            };
+            open.add(peer, &activity, || connections.spawn(conversation));
         }
         drop(listener);
         let ending = async { while connections.join_next().await.is_some() {} };
@@ -243,6 +241,9 @@ where
 {
     let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream));
     let Some(Ok(Ok(stream))) = stop.run_until_cancelled(handshake).await else { return Ok(()) };
+    if let Some(idlest) = activity.greeted() {
+        tracing::debug!(peer = %idlest.0, "too many connections: the idlest is closed");
+    }
     let answer = service_fn(move |request| {
         activity.begins();
         let (answer, activity) = (answer(request), activity.clone());

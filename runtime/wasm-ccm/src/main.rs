@@ -41,6 +41,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use ccm_cli::{Command, CompletionArgs, ManArgs, NewArgs};
+use ccm_cloud::is_plain;
 use ccm_diagnosis::Paste;
 use exit::Verdict;
 
@@ -87,11 +88,11 @@ fn code(ended: anyhow::Result<Verdict>, paste: &Paste) -> ExitCode {
     }
 }
 
-/// The causes in one line. Some parsers add a drawing of the file, which is left out.
+/// The causes in one line, without what moves a terminal. Some parsers add a drawing of the file, which is left out.
 fn one_line(error: &anyhow::Error) -> String {
     let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
     let lines: Vec<&str> = causes.iter().filter_map(|cause| cause.lines().next()).collect();
-    lines.join(": ")
+    lines.join(": ").replace(|c| !is_plain(c), " ")
 }
 
 fn new_provider(args: &NewArgs) -> anyhow::Result<()> {
@@ -134,5 +135,12 @@ mod tests {
     fn an_error_is_one_line() {
         let error = anyhow::anyhow!("line 1: expected a list\n --> <input>:1:11\n  |").context("--kubeconfig x");
         assert_eq!(one_line(&error), "--kubeconfig x: line 1: expected a list");
+    }
+
+    /// What a component, a cloud or an API server says cleared the screen.
+    #[test]
+    fn nothing_in_an_error_moves_the_terminal() {
+        let error = anyhow::anyhow!("no\r\u{1b}[2J\u{9b}31mred\u{202e}\tend").context("provider x");
+        assert_eq!(one_line(&error), "provider x: no  [2J 31mred  end");
     }
 }

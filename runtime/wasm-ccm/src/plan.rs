@@ -65,16 +65,7 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<Verdict> {
             let is_read = output::print_part(&printer.object(&object)?)?;
             if is_read || !has_more { Ok(()) } else { Err(Unread.into()) }
         };
-        let planned = Box::pin(planned(run, &selection, &configs, wanted, &mut found));
-        let planned = async {
-            let planned = tokio::time::timeout(LIMIT, planned).await;
-            planned.with_context(|| {
-                format!(
-                    "the plan was not made within {LIMIT:?}; plan one object (`plan service NAMESPACE/NAME`), or let `run --dry-run` look at \
-                     the cluster, which has no such limit"
-                )
-            })?
-        };
+        let planned = in_time(Box::pin(planned(run, &selection, &configs, wanted, &mut found)));
         tokio::select! {
             biased;
             // With nothing more to show, no write would tell.
@@ -90,6 +81,21 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<Verdict> {
     };
     output::print(&printer.end(&totals, &cautions)?)?;
     Ok(verdict(&totals, !cautions.is_withheld))
+}
+
+/// What comes of `planned` within [`LIMIT`].
+///
+/// # Errors
+///
+/// Its own, or it takes longer.
+async fn in_time<T>(planned: impl Future<Output = Result<T>>) -> Result<T> {
+    let planned = tokio::time::timeout(LIMIT, planned).await;
+    planned.with_context(|| {
+        format!(
+            "the plan was not made within {LIMIT:?}; plan one object (`plan service NAMESPACE/NAME`), or let `run --dry-run` look at \
+             the cluster, which has no such limit"
+        )
+    })?
 }
 
 /// Why a plan may be another one than that of the host.
@@ -272,8 +278,31 @@ mod tests {
     use ccm_rollout::config::ProviderRecord;
     use ccm_rollout::gate::Rejected;
     use serde_json::{Value, json};
+    use tokio::time::{Instant, sleep};
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_plan_ends_after_the_hour_of_the_guide_and_says_how_to_go_on() {
+        let guide = include_str!("../../../docs/guides/plan.md");
+        assert!(guide.contains("It ends with exit code 1 after an hour"), "the guide says something else");
+        let (hour, second) = (Duration::from_secs(3_600), Duration::from_secs(1));
+        let made = in_time(async {
+            sleep(hour - second).await;
+            Ok("a plan")
+        });
+        assert_eq!(made.await.unwrap(), "a plan");
+        let begun = Instant::now();
+        let error = in_time(std::future::pending::<Result<()>>()).await.unwrap_err();
+        let took = begun.elapsed();
+        assert!((hour..hour + second).contains(&took), "{took:?}");
+        let told = crate::one_line(&error);
+        for part in ["was not made within 3600s", "`plan service NAMESPACE/NAME`", "`run --dry-run`"] {
+            assert!(told.contains(part), "{told}");
+        }
+        let wrong = in_time(async { Err::<(), _>(anyhow!("its own error")) }).await.unwrap_err();
+        assert_eq!(crate::one_line(&wrong), "its own error");
+    }
 
     /// It was told why, and not how to go on.
     #[test]

@@ -243,7 +243,6 @@ mod tests {
     use std::convert::Infallible;
     use std::sync::Arc;
 
-    use ccm_apiserver::GRACE;
     use futures::stream;
     use http::{Request, Response, StatusCode};
     use http_body_util::combinators::UnsyncBoxBody;
@@ -252,8 +251,12 @@ mod tests {
     use kube::client::Body;
     use parking_lot::Mutex;
     use serde_json::json;
+    use tokio::sync::Notify;
 
     use super::*;
+
+    /// Seconds for which a watch fails, and is not told: it is after 45.
+    const QUIET: u64 = 44;
 
     /// How an API server stands to a process that watches Nodes and Services.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -266,19 +269,32 @@ mod tests {
         Away,
     }
 
+    fn is_watch(request: &Request<Body>) -> bool {
+        request.uri().query().is_some_and(|query| query.contains("watch="))
+    }
+
+    impl Mood {
+        fn fails(self, request: &Request<Body>) -> bool {
+            match self {
+                Self::Well => false,
+                Self::Refusing => is_watch(request) && request.uri().path().ends_with("services"),
+                Self::Away => true,
+            }
+        }
+    }
+
     async fn answer(mood: Mood, request: Request<Body>) -> Result<Response<UnsyncBoxBody<Bytes, Infallible>>, String> {
-        let is_watch = request.uri().query().is_some_and(|query| query.contains("watch="));
         let whole = |text: serde_json::Value| Full::new(Bytes::from(text.to_string())).boxed_unsync();
         let (code, body) = match mood {
             Mood::Away => {
                 tokio::time::sleep(Duration::from_secs(30)).await;
                 return Err("no connection within 30s".to_owned());
             }
-            Mood::Refusing if is_watch && request.uri().path().ends_with("services") => {
+            Mood::Refusing if mood.fails(&request) => {
                 let message = "services is forbidden: User \"ccm\" cannot watch resource \"services\"";
                 (403, whole(json!({ "kind": "Status", "code": 403, "reason": "Forbidden", "message": message })))
             }
-            _ if is_watch => {
+            _ if is_watch(&request) => {
                 let silence = stream::once(async {
                     tokio::time::sleep(Duration::from_secs(10)).await;
                     Ok::<_, Infallible>(Frame::data(Bytes::new()))
@@ -307,8 +323,15 @@ mod tests {
         ];
         for (mood, expected) in [(Mood::Refusing, &refused[..]), (Mood::Away, &away[..])] {
             let now = Arc::new(Mutex::new(Mood::Well));
-            let asked = Arc::clone(&now);
-            let service = tower::service_fn(move |request: Request<Body>| answer(*asked.lock(), request));
+            let failed = Arc::new(Notify::new());
+            let (asked, first) = (Arc::clone(&now), Arc::clone(&failed));
+            let service = tower::service_fn(move |request: Request<Body>| {
+                let mood = *asked.lock();
+                if mood.fails(&request) {
+                    first.notify_one();
+                }
+                answer(mood, request)
+            });
             let client = Client::new(service, "default");
             let metrics = Metrics::register(&mut Registry::default());
             let selection = Selection::parse(&["*".to_owned()]).unwrap();
@@ -326,9 +349,10 @@ mod tests {
             };
             passes(600).await;
             *now.lock() = mood;
-            // The watch goes on for up to ten seconds more.
-            passes(GRACE.as_secs() - 1).await;
-            tokio::time::sleep(Duration::from_secs(15)).await;
+            // The watch goes on for up to ten seconds more, and the time counts from the first request that fails.
+            tokio::time::timeout(Duration::from_secs(15), failed.notified()).await.expect("it begins anew");
+            passes(QUIET).await;
+            tokio::time::sleep(Duration::from_secs(2)).await;
             let failing = readiness.failing();
             assert_eq!(failing.len(), expected.len(), "{mood:?}: {failing:?}");
             for (line, &(check, why, way_out)) in failing.iter().zip(expected) {

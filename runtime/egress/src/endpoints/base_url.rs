@@ -5,7 +5,7 @@ use url::Url;
 use crate::paths;
 
 /// Longest base URL, in bytes.
-pub(super) const MAX_BASE_URL: usize = 2048;
+pub(crate) const MAX_BASE_URL: usize = 2048;
 
 /// What is wrong with `http`, to follow the words "the URL".
 pub(super) const NO_HTTP: &str = "is http, which needs --allow-http";

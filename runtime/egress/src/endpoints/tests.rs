@@ -2,7 +2,6 @@ use std::net::SocketAddr;
 
 use ccm_cloud::TlsSources;
 
-use super::base_url::MAX_BASE_URL;
 use super::*;
 use crate::error::TransportReason;
 use crate::error::no_answer;

@@ -57,7 +57,7 @@ fn check_budgets(descriptor: &meta::Descriptor) -> Read<()> {
     let numbers = |budget: &meta::Budget| [budget.per_second, budget.burst, budget.per_minute, budget.per_hour];
     let is_zero = |budget: &&meta::Budget| numbers(budget).contains(&Some(0));
     let Some(wrong) = descriptor.budgets.iter().find(is_zero) else { return Ok(()) };
-    let endpoints = texts(wrong.endpoints.clone()).join(", ");
+    let endpoints = line(&wrong.endpoints.join(", "), MAX_MESSAGE);
     Err(format!("its budget of {endpoints} lets no request through (leave out what is not limited)"))
 }
 

@@ -86,7 +86,7 @@ fn check_id(id: &str, own: Option<&str>, descriptor: &Descriptor) -> Read<()> {
     }
     let shown = || line(id, MAX_SHOWN);
     if !descriptor.owns(id) {
-        let begin = descriptor.provider_ids().join(", ");
+        let begin = line(&descriptor.provider_ids().join(", "), MAX_ID);
         return Err(format!(
             "it gave the provider ID {:?}, which is none of its own (they begin with {begin})",
             shown()

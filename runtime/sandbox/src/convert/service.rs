@@ -17,8 +17,10 @@ pub(crate) fn service(service: Service, entering: &Entering<'_>) -> types::Servi
     annotations.retain(|name, _| is_declared(name, entering.declared));
     let object = format!("{}/{}", service.namespace, service.name);
     let of = ("Service", object.as_str());
+    let field = |name: &str, text: String| entering.field(of, name, text);
     let annotations = entering.texts(of, "annotation", annotations);
     let labels = entering.texts(of, "label", service.labels);
+    let source_ranges = service.source_ranges.into_iter();
     types::Service {
         name: service.name,
         namespace: service.namespace,
@@ -32,7 +34,7 @@ pub(crate) fn service(service: Service, entering: &Entering<'_>) -> types::Servi
         deleting: service.deleting,
         labels,
         annotations,
-        ports: service.ports.into_iter().map(port).collect(),
+        ports: service.ports.into_iter().map(|one| port(one, field)).collect(),
         ip_families: service.ip_families.into_iter().map(ip_family).collect(),
         external_traffic_policy: match service.external_traffic_policy {
             TrafficPolicy::Cluster => types::TrafficPolicy::Cluster,
@@ -40,16 +42,19 @@ pub(crate) fn service(service: Service, entering: &Entering<'_>) -> types::Servi
         },
         health_check_node_port: service.health_check_node_port,
         client_ip_affinity_seconds: service.client_ip_affinity_seconds,
-        requested_ip: service.requested_ip,
-        source_ranges: service.source_ranges,
-        load_balancer_class: service.load_balancer_class,
+        requested_ip: service.requested_ip.map(|ip| field("spec.loadBalancerIP", ip)),
+        source_ranges: source_ranges.map(|range| field("spec.loadBalancerSourceRanges", range)).collect(),
+        load_balancer_class: service.load_balancer_class.map(|class| field("spec.loadBalancerClass", class)),
         ingress: service.ingress.into_iter().map(ingress).collect(),
         more: service.more.into_iter().collect(),
     }
 }
 
-fn port(port: ServicePort) -> types::ServicePort {
+/// `field` takes secrets out of the text of a field.
+fn port(port: ServicePort, field: impl Fn(&str, String) -> String) -> types::ServicePort {
     let ServicePort { name, protocol: carries, app_protocol, port, node_port } = port;
+    let name = field("spec.ports[].name", name);
+    let app_protocol = app_protocol.map(|word| field("spec.ports[].appProtocol", word));
     types::ServicePort { name, protocol: protocol(carries), app_protocol, port, node_port }
 }
 

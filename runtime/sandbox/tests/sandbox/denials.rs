@@ -1,13 +1,15 @@
 //! What no guest gets sent: to other places, with credentials at other places, under other names. One row per attempt.
 
-use ccm_cloud::{Instances as _, Need, Node};
+use ccm_cloud::{Instances as _, LoadBalancers as _, Need, Node, Service, ServicePort};
 use serde_json::{Value, json};
 
 use crate::cloud::{Cloud, Reply, ok, reply};
-use crate::rig::{Grants, Scripted, map, node};
+use crate::rig::{Grants, Scripted, backends, map, node, service};
 
 const TOKEN: &str = "token-Vahgh5ee";
 const PASSWORD: &str = "password-Oob3eiwu";
+/// So long that nobody guesses it.
+const LONG: &str = "token-Vahgh5eeweiF";
 
 /// A guest whose endpoints `api` and `identity` are two clouds, with all credentials that can be given.
 struct Rig {
@@ -406,8 +408,6 @@ async fn a_call_that_looks_changes_nothing() {
 /// A tenant wrote a token into an annotation, and the provider passed it on: three times, and it sent nothing any more.
 #[tokio::test]
 async fn a_secret_in_an_object_of_the_cluster_does_not_reach_a_guest() {
-    // So long that nobody guesses it.
-    const LONG: &str = "token-Vahgh5eeweiF";
     let cloud = Cloud::start(|_| ok("{}"));
     let guest = Scripted::new(Grants::of(&[("api", cloud.url())]).credential("token", LONG)).await;
     let carries = json!([["authorization", ["Bearer ", { "secret": "token" }]]]);
@@ -422,4 +422,51 @@ async fn a_secret_in_an_object_of_the_cluster_does_not_reach_a_guest() {
     }
     assert_eq!(cloud.take(), []);
     assert_eq!(guest.send(json!({ "path": "/" })).await["status"], 200, "the provider goes on");
+}
+
+/// The API server takes any text for some of them, and for others what a token may look like.
+#[tokio::test]
+async fn a_secret_in_a_field_of_a_service_does_not_reach_a_guest() {
+    const SCRIPT: &str = r#"{ "ensure": { "shifted": true } }"#;
+    let guest = Scripted::new(Grants::default().credential("token", LONG)).await;
+    let port =
+        ServicePort { name: "http".into(), app_protocol: Some("x/y".into()), port: 80, ..ServicePort::default() };
+    let plain = Service {
+        annotations: map(&[("scripted.example/script", SCRIPT)]),
+        ports: vec![port],
+        requested_ip: Some("203.0.113.9".into()),
+        source_ranges: vec!["10.0.0.0/8".into()],
+        load_balancer_class: Some("x/z".into()),
+        ..service("web")
+    };
+    // What the guest has, told in a way in which the host takes no secret out of it.
+    let seen = async |service: Service| {
+        let outcome = guest.0.ensure(service, backends(&[])).await;
+        let [shifted] = outcome.changes.as_slice() else { panic!("{outcome:?}") };
+        shifted.chars().map(|c| char::from_u32(u32::from(c) - 1).unwrap()).collect::<String>()
+    };
+    let rows: [(&str, fn(&mut Service, String), &str); 5] = [
+        ("spec.ports[].name", |service, text| service.ports[0].name = text, r#"[ServicePort { name: "http""#),
+        (
+            "spec.ports[].appProtocol",
+            |service, text| service.ports[0].app_protocol = Some(text),
+            r#"app-protocol: Some("x/y")"#,
+        ),
+        (
+            "spec.loadBalancerIP",
+            |service, text| service.requested_ip = Some(text),
+            r#"requested-ip: Some("203.0.113.9")"#,
+        ),
+        ("spec.loadBalancerSourceRanges", |service, text| service.source_ranges[0] = text, r#"ranges: ["10.0.0.0/8"]"#),
+        ("spec.loadBalancerClass", |service, text| service.load_balancer_class = Some(text), r#"class: Some("x/z")"#),
+    ];
+    let whole = seen(plain.clone()).await;
+    for (field, write, shown) in rows {
+        assert!(whole.contains(shown), "{field}: {whole}");
+        let mut service = plain.clone();
+        write(&mut service, format!("x{LONG}x"));
+        let told = seen(service).await;
+        assert!(!told.contains(LONG) && !told.contains(shown), "{field}: {told}");
+        assert_eq!(told.matches("(credential token)").count(), 1, "{field}: {told}");
+    }
 }

@@ -1,5 +1,6 @@
 //! What is not taken as a provider, and why.
 
+use ccm_cloud::is_plain;
 use ccm_sandbox::{CONTRACT, CallError, Component, ComponentSummary, Limits, LoadError, Sandbox};
 use wasmtime::Engine;
 
@@ -204,6 +205,35 @@ async fn right_names_with_wrong_types_inside_are_refused_at_load_and_not_at_the_
         (export "ccm:cloud/instances@0.2.0" (instance $i)))"#;
     let error = message(empty).await;
     assert!(error.starts_with("its types differ from those of ccm:cloud@0.2.0: "), "{error}");
+}
+
+/// A name of a hundred kilobytes stood in the refusal as it is: it moved the terminal, and made lines of `/providerz`.
+#[tokio::test]
+async fn what_a_component_calls_its_parts_is_told_in_one_short_line() {
+    let exports = r#"(instance $i) (export "ccm:cloud/meta@0.2.0" (instance $i)) (export "ccm:cloud/instances@0.2.0" (instance $i))"#;
+    let forged = format!(r"\1b[2J\0d\0a  phase       proven\0a\u{{202e}}{}", "x".repeat(50_000));
+    let long = "a".repeat(50_000);
+    let cases = [
+        // The compiler repeats names of modules, which may be any text.
+        (
+            format!(r#"(core module $m (import "{forged}" "f" (func))) (core instance (instantiate $m))"#),
+            "it does not compile: ",
+            r"`\u{1b}[2J phase proven \u{202e}xxx",
+            "…; build it again with a tool chain that knows wasmtime 48",
+        ),
+        // The linker repeats names of functions, which have letters alone.
+        (
+            format!(r#"(import "ccm:cloud/clock@0.2.0" (instance (export "{long}" (func))))"#),
+            "its types differ from those of ccm:cloud@0.2.0: ",
+            "`aaa",
+            "…; rebuild it against the contract of this host",
+        ),
+    ];
+    for (parts, begin, name, end) in cases {
+        let error = message(&format!("(component {parts} {exports})")).await;
+        assert!(error.starts_with(begin) && error.contains(name) && error.ends_with(end), "{error}");
+        assert!(error.len() < 1024 && error.chars().all(is_plain), "{} bytes: {error:?}", error.len());
+    }
 }
 
 #[tokio::test]

@@ -1,89 +1,140 @@
 //! The open connections of a port: how many there may be, and which one has to go when another one comes.
+//!
+//! Handshakes have places of their own, more of them. On a loopback address, the kubelet is one peer with all processes of its node: one of
+//! them that opens connections as fast as it can must not have taken every place before the handshake of a probe is done. A probe that has
+//! made its handshake asks at once, and others would have to make as many handshakes meanwhile as there are places.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::task::{AbortHandle, Id};
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::Peer;
 
+/// So many times the places are for handshakes, and so many at most: each is a file that is open.
+const FOR_HANDSHAKES: usize = 4;
+const MOST_HANDSHAKES: usize = 256;
+
 /// What a connection is at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum State {
-    /// Since then it waits for a request: from its beginning, or from the end of the answer before.
+    /// Since then it makes its handshake.
+    Greeting(Instant),
+    /// Since then it waits for a request: from the end of its handshake, or of the answer before.
     Idle(Instant),
     /// Since then its request is answered.
     Answering(Instant),
 }
 
 /// Tells what one connection is at. Bytes do not count: whoever sends one now and then would never be idle.
-#[derive(Debug, Clone)]
-pub(super) struct Activity(Arc<Mutex<State>>);
+#[derive(Clone)]
+pub(super) struct Activity {
+    state: Arc<Mutex<State>>,
+    all: Connections,
+}
 
 impl Activity {
-    /// Of a new connection.
-    pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(State::Idle(Instant::now()))))
+    /// Its handshake is done. Ends another one that waits or is answered, if there are as many as there may be.
+    pub(super) fn greeted(&self) -> Option<Peer> {
+        let mut places = self.all.0.lock();
+        let evicted = places.make_room(Kind::Greeted);
+        *self.state.lock() = State::Idle(Instant::now());
+        evicted
     }
 
     /// A request has come.
     pub(super) fn begins(&self) {
-        *self.0.lock() = State::Answering(Instant::now());
+        *self.state.lock() = State::Answering(Instant::now());
     }
 
     /// Its answer is ready.
     pub(super) fn ends(&self) {
-        *self.0.lock() = State::Idle(Instant::now());
+        *self.state.lock() = State::Idle(Instant::now());
+    }
+}
+
+/// Which places a connection has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Greeting,
+    Greeted,
+}
+
+impl State {
+    const fn kind(self) -> Kind {
+        match self {
+            Self::Greeting(_) => Kind::Greeting,
+            Self::Idle(_) | Self::Answering(_) => Kind::Greeted,
+        }
     }
 }
 
 struct Open {
     peer: Peer,
-    activity: Activity,
+    state: Arc<Mutex<State>>,
     task: AbortHandle,
 }
 
-/// Those that are open, at most so many.
-pub(super) struct Connections {
+struct Places {
     most: usize,
-    open: HashMap<Id, Open>,
+    open: Vec<Open>,
 }
 
-impl Connections {
-    pub(super) fn new(most: usize) -> Self {
-        Self { most: most.max(1), open: HashMap::new() }
-    }
-
-    /// Ends one connection if there are as many as there may be: of the peer that has the most, one that waits for a request rather
-    /// than one that is answered, and of those the one that has done so for the longest. A peer that opens hundreds takes places
-    /// away from itself alone.
-    pub(super) fn make_room(&mut self) -> Option<Peer> {
-        if self.open.len() < self.most {
+impl Places {
+    /// Ends one connection if there are as many of its kind as there may be: of the peer that has the most, one that waits rather than one
+    /// that is answered, and of those the one that has done so for the longest. A peer that opens hundreds takes places away from itself
+    /// alone.
+    fn make_room(&mut self, kind: Kind) -> Option<Peer> {
+        self.open.retain(|open| !open.task.is_finished());
+        let most = match kind {
+            Kind::Greeting => self.most.saturating_mul(FOR_HANDSHAKES).min(MOST_HANDSHAKES),
+            Kind::Greeted => self.most,
+        };
+        let states = self.open.iter().enumerate().map(|(place, open)| (place, open.peer, *open.state.lock()));
+        let meant: Vec<(usize, Peer, State)> = states.filter(|(.., state)| state.kind() == kind).collect();
+        if meant.len() < most {
             return None;
         }
         let mut of_peer: HashMap<Peer, usize> = HashMap::new();
-        for open in self.open.values() {
-            let count = of_peer.entry(open.peer).or_default();
+        for (_, peer, _) in &meant {
+            let count = of_peer.entry(*peer).or_default();
             *count = count.saturating_add(1);
         }
-        let rank = |open: &Open| {
-            let many = of_peer.get(&open.peer).copied().unwrap_or_default();
-            (std::cmp::Reverse(many), *open.activity.0.lock())
-        };
-        let (id, _) = self.open.iter().map(|(id, open)| (*id, rank(open))).min_by_key(|(_, rank)| *rank)?;
-        let evicted = self.open.remove(&id)?;
-        evicted.task.abort();
-        Some(evicted.peer)
+        let many = |peer: &Peer| of_peer.get(peer).copied().unwrap_or_default();
+        let (place, peer, _) = meant.iter().min_by_key(|(_, peer, state)| (Reverse(many(peer)), *state))?;
+        self.open.swap_remove(*place).task.abort();
+        Some(*peer)
+    }
+}
+
+/// Those that are open, at most so many. Clones share them.
+#[derive(Clone)]
+pub(super) struct Connections(Arc<Mutex<Places>>);
+
+impl Connections {
+    /// At most so many wait for a request or are answered.
+    pub(super) fn new(most: usize) -> Self {
+        Self(Arc::new(Mutex::new(Places { most: most.max(1), open: vec![] })))
     }
 
-    pub(super) fn add(&mut self, peer: Peer, activity: Activity, task: AbortHandle) {
-        self.open.insert(task.id(), Open { peer, activity, task });
+    /// Ends one that makes its handshake, if there are as many as there may be.
+    pub(super) fn make_room(&self) -> Option<Peer> {
+        self.0.lock().make_room(Kind::Greeting)
     }
 
-    pub(super) fn ended(&mut self, id: Id) {
-        self.open.remove(&id);
+    /// Of a new connection, which makes its handshake first.
+    pub(super) fn activity(&self) -> Activity {
+        Activity { state: Arc::new(Mutex::new(State::Greeting(Instant::now()))), all: self.clone() }
+    }
+
+    /// Takes in what `spawn` begins: it has its place before it can do anything.
+    pub(super) fn add(&self, peer: Peer, activity: &Activity, spawn: impl FnOnce() -> AbortHandle) {
+        let mut places = self.0.lock();
+        let (state, task) = (Arc::clone(&activity.state), spawn());
+        places.open.push(Open { peer, state, task });
     }
 }
 
@@ -96,15 +147,25 @@ mod tests {
     use super::*;
 
     /// Opens one for each of these last parts of an address, a second after each other.
-    async fn opened(most: usize, peers: &[u8]) -> (Connections, Vec<Activity>, JoinSet<()>) {
-        let (mut connections, mut activities, mut tasks) = (Connections::new(most), vec![], JoinSet::new());
+    async fn opened(connections: &Connections, peers: impl IntoIterator<Item = u8>) -> (Vec<Activity>, JoinSet<()>) {
+        let (mut activities, mut tasks) = (vec![], JoinSet::new());
         for peer in peers {
-            let activity = Activity::new();
-            activities.push(activity.clone());
-            connections.add(address(*peer), activity, tasks.spawn(std::future::pending()));
+            let activity = connections.activity();
+            connections.add(address(peer), &activity, || tasks.spawn(std::future::pending()));
+            activities.push(activity);
             tokio::time::advance(Duration::from_secs(1)).await;
         }
-        (connections, activities, tasks)
+        (activities, tasks)
+    }
+
+    /// The same, with their handshakes: nobody has to go for them.
+    async fn greeted(connections: &Connections, peers: impl IntoIterator<Item = u8>) -> (Vec<Activity>, JoinSet<()>) {
+        let (activities, tasks) = opened(connections, peers).await;
+        for activity in &activities {
+            assert_eq!(activity.greeted(), None);
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        (activities, tasks)
     }
 
     fn address(last: u8) -> Peer {
@@ -113,25 +174,58 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_one_that_has_waited_for_its_request_for_the_longest_goes() {
-        let (mut connections, activities, mut tasks) = opened(3, &[1, 2, 3]).await;
+        let connections = Connections::new(3);
+        let (activities, mut tasks) = greeted(&connections, [1, 2, 3]).await;
         activities[0].begins();
         activities[0].ends();
         activities[1].begins();
-        assert_eq!(
-            connections.make_room(),
-            Some(address(3)),
-            "the first was answered since, the second is answered now"
-        );
+        let next = connections.activity();
+        assert_eq!(next.greeted(), Some(address(3)), "the first was answered since, the second is answered now");
         assert!(tasks.join_next().await.unwrap().unwrap_err().is_cancelled());
-        assert_eq!(connections.make_room(), None, "there is room again");
+        assert_eq!(next.greeted(), None, "there is room again");
     }
 
     #[tokio::test(start_paused = true)]
     async fn whoever_has_the_most_goes_first_even_if_others_wait_for_longer() {
-        let (mut connections, activities, _tasks) = opened(4, &[1, 2, 2, 3]).await;
+        let connections = Connections::new(4);
+        let (activities, _tasks) = greeted(&connections, [1, 2, 2, 3]).await;
         activities[1].begins();
         activities[2].begins();
-        assert_eq!(connections.make_room(), Some(address(2)));
+        assert_eq!(connections.activity().greeted(), Some(address(2)));
+    }
+
+    /// Whoever opened as many as there are places, without a word, ended all probes that were not done with their handshake.
+    #[tokio::test(start_paused = true)]
+    async fn handshakes_have_four_times_the_places_and_take_none_of_those_who_have_made_theirs() {
+        let connections = Connections::new(2);
+        let (_asking, mut asking) = greeted(&connections, [1, 2]).await;
+        let (greeting, mut tasks) = opened(&connections, 3..10).await;
+        assert_eq!(connections.make_room(), None, "seven of eight places are taken");
+        let (_last, _more) = opened(&connections, [10]).await;
+        assert_eq!(connections.make_room(), Some(address(3)), "the one whose handshake lasts the longest");
+        assert!(tasks.join_next().await.unwrap().unwrap_err().is_cancelled());
+        assert!(asking.try_join_next().is_none(), "who asks goes on");
+
+        assert_eq!(greeting[6].greeted(), Some(address(1)), "one more that asks takes the place of one that does not");
+        assert!(asking.join_next().await.unwrap().unwrap_err().is_cancelled());
+        assert_eq!(connections.make_room(), None, "six make their handshake still");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_handshakes_are_made_at_once_than_leave_files_to_the_process() {
+        let connections = Connections::new(usize::MAX);
+        let (_greeting, _tasks) = opened(&connections, 0..=254).await;
+        assert_eq!(connections.make_room(), None);
+        let (_last, _more) = opened(&connections, [255]).await;
+        assert_eq!(connections.make_room(), Some(address(0)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_has_ended_has_no_place() {
+        let connections = Connections::new(1);
+        let (_ended, mut tasks) = greeted(&connections, [1]).await;
+        tasks.shutdown().await;
+        assert_eq!(connections.activity().greeted(), None);
     }
 
     #[test]

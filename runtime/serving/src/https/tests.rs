@@ -110,6 +110,11 @@ async fn an_older_tls_than_the_least_is_refused() {
     }
 }
 
+/// Of the only connection of a port.
+fn activity() -> Activity {
+    Connections::new(1).activity()
+}
+
 /// As a probe of the kubelet.
 const PROBE: &[u8] = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
@@ -135,7 +140,7 @@ async fn a_client_that_does_not_finish_its_handshake_or_its_head_is_dropped() {
                 drop(tokio::time::timeout(HEAD_TIMEOUT * 2, far.read_to_end(&mut vec![])).await);
             }
         };
-        let port = converse(near, acceptor, answer, PATIENCE, Activity::new(), CancellationToken::new());
+        let port = converse(near, acceptor, answer, PATIENCE, activity(), CancellationToken::new());
         drop(tokio::join!(port, client));
         let took = begun.elapsed();
         assert!((HEAD_TIMEOUT..HEAD_TIMEOUT + Duration::from_millis(50)).contains(&took), "{name}: {took:?}");
@@ -176,7 +181,8 @@ async fn probes_are_answered_while_more_clients_than_there_are_places_say_nothin
     let (acceptor, connector) = trusted();
     let (_port, address) = port_of_four(acceptor, answer).await;
     let mut idle = Vec::new();
-    for _ in 0..12 {
+    // 16 may make their handshake.
+    for _ in 0..24 {
         idle.push(TcpStream::connect(address).await.unwrap());
     }
     for _ in 0..3 {
@@ -187,6 +193,23 @@ async fn probes_are_answered_while_more_clients_than_there_are_places_say_nothin
     for mut gone in idle.into_iter().take(8) {
         let said = tokio::time::timeout(HEAD_TIMEOUT / 2, gone.read(&mut [0])).await.expect("it is closed");
         assert!(matches!(said, Ok(0) | Err(_)), "{said:?}");
+    }
+}
+
+/// To a loopback address the kubelet and everybody else on its node come from the same one: so many connections without a word ended its probe.
+#[tokio::test]
+async fn a_probe_keeps_its_place_while_others_take_more_than_all_places_during_its_handshake() {
+    let (acceptor, connector) = trusted();
+    let (_port, address) = port_of_four(acceptor, answer).await;
+    let slow = TcpStream::connect(address).await.unwrap();
+    let mut others = Vec::new();
+    for _ in 0..14 {
+        others.push(TcpStream::connect(address).await.unwrap());
+    }
+    // Connections are accepted in their order: when the last one is answered, all others are there.
+    for stream in [TcpStream::connect(address).await.unwrap(), slow] {
+        let answer = tokio::time::timeout(HEAD_TIMEOUT / 2, probe_by(stream, &connector)).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     }
 }
 
@@ -219,7 +242,7 @@ async fn a_client_that_does_not_read_its_answer_is_dropped() {
         stream.write_all(PROBE).await.unwrap();
         stream
     };
-    let port = converse(near, acceptor, large, PATIENCE, Activity::new(), CancellationToken::new());
+    let port = converse(near, acceptor, large, PATIENCE, activity(), CancellationToken::new());
     let (ended, _stream) = tokio::join!(port, client);
     assert!(ended.is_err());
     assert!((HEAD_TIMEOUT..HEAD_TIMEOUT + Duration::from_millis(50)).contains(&begun.elapsed()));
@@ -243,7 +266,7 @@ async fn a_head_that_is_too_large_is_refused_and_nobody_is_asked() {
                 drop(tokio::time::timeout(HEAD_TIMEOUT / 2, stream.read_to_end(&mut said)).await);
                 String::from_utf8(said).unwrap()
             };
-            let port = converse(near, acceptor, answer, PATIENCE, Activity::new(), CancellationToken::new());
+            let port = converse(near, acceptor, answer, PATIENCE, activity(), CancellationToken::new());
             let (_, said) = tokio::join!(port, client);
             let is_answered = is_finished || expected.contains("431");
             assert!(if is_answered { said.starts_with(expected) } else { said.is_empty() }, "{bytes}: {said}");
@@ -270,7 +293,7 @@ async fn a_connection_ends_at_its_age_however_often_it_asks() {
         }
     };
     let patience = Patience { age: 10 * HEAD_TIMEOUT + Duration::from_secs(1), ..PATIENCE };
-    let port = converse(near, acceptor, answer, patience, Activity::new(), CancellationToken::new());
+    let port = converse(near, acceptor, answer, patience, activity(), CancellationToken::new());
     let (ended, asked) = tokio::join!(port, client);
     ended.unwrap();
     assert_eq!(asked, 21);
@@ -317,7 +340,7 @@ async fn an_answer_under_way_is_given_when_its_connection_is_too_old() {
         String::from_utf8(said).unwrap()
     };
     let patience = Patience { age: Duration::from_secs(1), ..PATIENCE };
-    let port = converse(near, acceptor, slow, patience, Activity::new(), CancellationToken::new());
+    let port = converse(near, acceptor, slow, patience, activity(), CancellationToken::new());
     let (_, said) = tokio::join!(port, client);
     assert!(said.starts_with("HTTP/1.1 200 OK\r\n"), "{said}");
 }

@@ -22,6 +22,11 @@ fn credential(name: &str, value: Source) -> Credential {
     Credential { name: name.to_owned(), purpose: String::new(), required: false, value, uses: vec![] }
 }
 
+/// The endpoint `api`.
+fn endpoint(base_url: Source, tls: Option<TlsSources>) -> Endpoint {
+    Endpoint { name: "api".to_owned(), purpose: String::new(), base_url, default_base_url: None, tls }
+}
+
 fn descriptor(files: Vec<ccm_cloud::ConfigFile>, credentials: Vec<Credential>) -> Descriptor {
     Descriptor { name: "test".to_owned(), files, credentials, ..Descriptor::default() }
 }
@@ -94,13 +99,7 @@ fn no_source_of_an_endpoint_shows_a_secret() {
             };
             let mut descriptor = descriptor(vec![file("cloud", ConfigFormat::Ini)], vec![credential("one", declared)]);
             let is_url = tls.is_none();
-            descriptor.endpoints.push(Endpoint {
-                name: "api".to_owned(),
-                purpose: String::new(),
-                base_url,
-                default_base_url: None,
-                tls,
-            });
+            descriptor.endpoints.push(endpoint(base_url, tls));
             let told = told(text, &descriptor, &variables);
             // What is no secret is shown, but for URLs, which may have one in them.
             assert!(told.contains(says) || is_url, "{told:?} does not say {says:?}");
@@ -137,15 +136,8 @@ fn a_credential_is_found_below_a_name_with_a_dot_or_braces_in_it() {
 /// A component that is only looked at once wrote its token over that of the one that served, and asked its last good one with it.
 #[tokio::test]
 async fn a_new_component_begins_with_the_token_and_the_address_of_the_one_before_and_changes_neither_for_that() {
-    let endpoint = Endpoint {
-        name: "api".to_owned(),
-        purpose: String::new(),
-        base_url: Source::default(),
-        default_base_url: None,
-        tls: None,
-    };
     let mut descriptor = descriptor(vec![], vec![credential("token", Source::default())]);
-    descriptor.endpoints.push(endpoint);
+    descriptor.endpoints.push(endpoint(Source::default(), None));
     let carryover = Carryover::default();
     let open = |before: Option<&Egress>| {
         let grants = OperatorGrants { hosts: vec!["*.test".parse().unwrap()], ..OperatorGrants::default() };
@@ -183,13 +175,7 @@ async fn a_new_component_begins_with_the_token_and_the_address_of_the_one_before
 #[tokio::test]
 async fn another_configuration_begins_without_the_token_and_the_address_of_the_one_before() {
     let mut descriptor = descriptor(vec![], vec![credential("token", Source::default())]);
-    descriptor.endpoints.push(Endpoint {
-        name: "api".to_owned(),
-        purpose: String::new(),
-        base_url: Source::default(),
-        default_base_url: None,
-        tls: None,
-    });
+    descriptor.endpoints.push(endpoint(Source::default(), None));
     let carryover = Carryover::default();
     let open = |before: Option<Predecessor<'_>>| {
         let grants = OperatorGrants { hosts: vec!["*.test".parse().unwrap()], ..OperatorGrants::default() };
@@ -208,13 +194,7 @@ async fn another_configuration_begins_without_the_token_and_the_address_of_the_o
 #[tokio::test]
 async fn another_host_for_an_endpoint_needs_a_flag_and_another_path_does_not() {
     let mut descriptor = descriptor(vec![file("cloud", ConfigFormat::Ini)], vec![]);
-    descriptor.endpoints.push(Endpoint {
-        name: "api".to_owned(),
-        purpose: String::new(),
-        base_url: key("cloud:Global.api-url"),
-        default_base_url: None,
-        tls: None,
-    });
+    descriptor.endpoints.push(endpoint(key("cloud:Global.api-url"), None));
     let carryover = Carryover::default();
     let open = |url: &str, grants: OperatorGrants, allow_wider_use: bool, before: Option<&Egress>| {
         let (_file, files) = files(&format!("[Global]\napi-url = {url}\n"), ConfigFormat::Ini);
@@ -244,13 +224,8 @@ async fn another_host_for_an_endpoint_needs_a_flag_and_another_path_does_not() {
 #[tokio::test]
 async fn a_changed_configuration_takes_no_protection_from_an_endpoint() {
     let mut descriptor = descriptor(vec![file("cloud", ConfigFormat::Ini)], vec![]);
-    descriptor.endpoints.push(Endpoint {
-        name: "api".to_owned(),
-        purpose: String::new(),
-        base_url: key("cloud:Global.api-url"),
-        default_base_url: None,
-        tls: Some(TlsSources { skip_verification: key("cloud:Global.insecure"), ..TlsSources::default() }),
-    });
+    let tls = TlsSources { skip_verification: key("cloud:Global.insecure"), ..TlsSources::default() };
+    descriptor.endpoints.push(endpoint(key("cloud:Global.api-url"), Some(tls)));
     let carryover = Carryover::default();
     let opened = |text: &str, allow_wider_use: bool, before: Option<&Egress>| {
         let (_file, files) = files(&format!("[Global]\n{text}"), ConfigFormat::Ini);

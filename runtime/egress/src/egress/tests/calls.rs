@@ -431,19 +431,40 @@ async fn a_dry_run_is_a_read_in_a_call_that_judges_and_nowhere_else() {
 /// It was parsed first, and took ninety times as much as it was long.
 #[tokio::test]
 async fn a_body_that_is_too_large_is_refused_before_anybody_reads_it() {
+    use TransportReason::{Denied, TooLarge};
     let settings = |settings: &mut NetworkSettings| settings.limits.request_bytes = 1_000;
     let rig = Rig::with(Cloud::start(|_| ok("{}")), Arc::default(), Leader::new(false), settings);
     let mut call = CallScope::new(Class::Initialise, true, false, None, 100, 1 << 20);
     call.judges = true;
-    let small = r#"{"judge_only":true,"a":[]}"#;
-    let large = small.replace("[]", &format!("[{}]", vec![r#"{"":0}"#; 150].join(",")));
-    for (body, reason) in [(small, None), (large.as_str(), Some(TransportReason::TooLarge))] {
-        let body = vec![Part::Bytes(body.as_bytes().to_vec())];
+    let small = |mark: &str| format!(r#"{{"judge_only":{mark},"a":[]}}"#);
+    let large = |mark: &str| small(mark).replace("[]", &format!("[{}]", vec![r#"{"":0}"#; 150].join(",")));
+    let whole = |body: String| vec![Part::Bytes(body.into_bytes())];
+    let pieces = |body: String| body.as_bytes().chunks(400).map(|piece| Part::Bytes(piece.to_vec())).collect();
+    let secret = vec![Part::Secret { credential: "token".to_owned(), encoding: Encoding::JsonString }];
+    let rows: [(Vec<Part>, Option<TransportReason>); 11] = [
+        (whole(small("true")), None),
+        (whole(large("true")), Some(TooLarge)),
+        // Whoever reads these finds that they ask for no dry run, and says that instead.
+        (whole(small("false")), Some(Denied)),
+        (whole(large("false")), Some(TooLarge)),
+        (whole(small("true") + "x"), Some(Denied)),
+        (whole(large("true") + "x"), Some(TooLarge)),
+        // No piece is too large by itself, and what is filled in later takes nothing off.
+        (pieces(large("false")), Some(TooLarge)),
+        ([whole(large("true")), secret.clone()].concat(), Some(TooLarge)),
+        ([whole(small("true")), secret].concat(), Some(Denied)),
+        // Spaces fill it up to the limit, and beyond.
+        (whole(format!("{:1000}", small("true"))), None),
+        (whole(format!("{:1001}", small("false"))), Some(TooLarge)),
+    ];
+    for (number, (body, reason)) in rows.into_iter().enumerate() {
         let asked = Request { body, ..request(Method::Put, Effect::Read) };
         let answer = rig.egress.send(asked, &call).await;
-        assert_eq!(answer.as_ref().err().map(|error| error.reason), reason, "{answer:?}");
+        assert_eq!(answer.as_ref().err().map(|error| error.reason), reason, "row {number}: {answer:?}");
+        assert_eq!(rig.cloud.take().len(), usize::from(reason.is_none()), "row {number}");
         if let Err(error) = answer {
-            assert!(error.message.contains("limit request-bytes") && !error.maybe_sent, "{error}");
+            let limit = error.message.contains("limit request-bytes");
+            assert!(limit == (reason == Some(TooLarge)) && !error.maybe_sent, "row {number}: {error}");
         }
     }
 }

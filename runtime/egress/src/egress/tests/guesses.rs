@@ -95,6 +95,23 @@ async fn a_base_url_into_which_a_component_writes_a_secret_is_refused() {
     assert!(error.message.contains("sends no more requests"), "{error}");
 }
 
+/// Megabytes were searched for secrets, again and again, before anybody saw that no URL is so long.
+#[tokio::test]
+async fn a_base_url_that_is_too_long_is_refused_before_anybody_looks_for_secrets_in_it() {
+    let rig = Rig::new(|_| ok("{}"));
+    rig.egress.credentials.value("token").unwrap();
+    let long = format!("{}/{SECRET}{}", rig.cloud.url(), "x".repeat(MAX_BASE_URL));
+    for _ in 0..4 {
+        let error = rig.egress.bind("found", &long).unwrap_err();
+        assert_eq!((error.reason, error.maybe_sent), (TransportReason::Denied, false), "{error}");
+        assert!(error.message.contains("longer than 2048 bytes"), "{error}");
+    }
+    assert_eq!(rig.egress.bind("api", &long), Ok(()), "ignored: the operator's stays");
+    assert_eq!(rig.egress.bind("found", &rig.cloud.url()), Ok(()), "nothing was held against the provider");
+    let error = rig.egress.bind("found", &long[..MAX_BASE_URL]).unwrap_err();
+    assert!(error.message.contains("provider wrote the value"), "the longest one is searched: {error}");
+}
+
 /// A password such as `password` was replaced in every honest login.
 #[tokio::test]
 async fn a_secret_that_is_an_ordinary_word_changes_no_request_and_is_no_oracle() {
