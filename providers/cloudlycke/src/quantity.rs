@@ -95,6 +95,36 @@ mod tests {
             ("1e3", 1_000, 1_000),
             ("12E-1", 1, 2),
             ("100n", 0, 1),
+            // Each suffix, and what is near to another one.
+            ("3k", 3_000, 3_000),
+            ("3M", 3_000_000, 3_000_000),
+            ("3G", 3_000_000_000, 3_000_000_000),
+            ("3T", 3_000_000_000_000, 3_000_000_000_000),
+            ("3P", 3_000_000_000_000_000, 3_000_000_000_000_000),
+            ("3Ki", 3 << 10, 3 << 10),
+            ("3Mi", 3 << 20, 3 << 20),
+            ("3Gi", 3 << 30, 3 << 30),
+            ("3Ti", 3 << 40, 3 << 40),
+            ("3Pi", 3 << 50, 3 << 50),
+            ("3Ei", 3 << 60, 3 << 60),
+            ("2000000u", 2, 2),
+            ("2000001u", 2, 3),
+            ("2000000000n", 2, 2),
+            ("2000000001n", 2, 3),
+            ("1e+3", 1_000, 1_000),
+            ("1e0", 1, 1),
+            ("1E2", 100, 100),
+            ("1500e-3", 1, 2),
+            // Exact to a billionth, and what is smaller is rounded up to one.
+            ("1.000000001", 1, 2),
+            ("1.0000000001", 1, 2),
+            ("0.999999999", 0, 1),
+            ("0.9999999999", 1, 1),
+            ("1e-10", 0, 1),
+            ("0.1e1", 1, 1),
+            ("007", 7, 7),
+            // The largest of its kind.
+            ("1e29", 10_u128.pow(29), 10_u128.pow(29)),
         ];
         for (text, down, up) in cases {
             let quantity: Quantity = text.parse().expect(text);
@@ -104,8 +134,14 @@ mod tests {
 
     #[test]
     fn what_is_no_quantity_is_refused() {
-        for text in ["", ".", "m", "-1", "+1", "1.2.3", "1 Gi", "1gi", "1e", "1e99", "1e1000", &"9".repeat(40)] {
-            assert!(text.parse::<Quantity>().is_err(), "{text}");
+        let words = ["", ".", "m", ".m", "-1", "+1", "1.2.3", "1..", "1,5", "1 Gi", " 1", "1 ", "0x10", "\u{663}"];
+        let suffixes =
+            ["1gi", "1K", "1ki", "1KI", "1mi", "1Mim", "1mm", "1B", "1Ei2", "1e", "1E+", "1ee3", "1e1.5", "1e3k"];
+        let nines = "9".repeat(40);
+        let sizes = ["1e30", "1e99", "1e128", "1e1000", "1e-128", "1000000000000Ei", nines.as_str()];
+        for text in words.into_iter().chain(suffixes).chain(sizes) {
+            let refusal = text.parse::<Quantity>().expect_err(text);
+            assert!(refusal.contains("is not a quantity"), "{text}: {refusal}");
         }
     }
 }

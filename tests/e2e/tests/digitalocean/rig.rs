@@ -66,6 +66,15 @@ pub(crate) struct Rig {
 impl Rig {
     /// With values for settings of the provider, in a cloud without quota.
     pub(crate) async fn start(given: &[(&str, &str)]) -> Self {
+        Self::without_quota(Limits::default(), given).await
+    }
+
+    /// In such a cloud, for calls with which a host that is not optimised is busy for longer than a call may be.
+    pub(crate) async fn patient() -> Self {
+        Self::without_quota(Limits { call_cpu: Duration::from_secs(60), ..Limits::default() }, &[]).await
+    }
+
+    async fn without_quota(limits: Limits, given: &[(&str, &str)]) -> Self {
         let most = NonZeroU32::MAX;
         let budget = BudgetSettings {
             per_second: Some(f64::INFINITY),
@@ -74,21 +83,21 @@ impl Rig {
             per_hour: Some(most),
             ..BudgetSettings::default()
         };
-        Self::within(Quota { per_hour: 1_000_000, per_minute: 1_000_000 }, budget, given).await
+        Self::within(limits, Quota { per_hour: 1_000_000, per_minute: 1_000_000 }, budget, given).await
     }
 
     /// With the quota of production, and the budget that the host keeps by itself.
     pub(crate) async fn with_quota() -> Self {
-        Self::within(Quota::default(), BudgetSettings::default(), &[]).await
+        Self::within(Limits::default(), Quota::default(), BudgetSettings::default(), &[]).await
     }
 
-    async fn within(quota: Quota, budget: BudgetSettings, given: &[(&str, &str)]) -> Self {
+    async fn within(limits: Limits, quota: Quota, budget: BudgetSettings, given: &[(&str, &str)]) -> Self {
         let settings = ccm_sim_digitalocean::Settings { quota, ..ccm_sim_digitalocean::Settings::default() };
         let cloud = DigitalOcean::start(settings).await.unwrap();
         let path = ccm_e2e::host::component("providers/digitalocean.wasm").unwrap();
         let bytes =
             std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}; run `./just test`", path.display()));
-        let component = Sandbox::try_new().unwrap().load(bytes, Limits::default(), true).await.unwrap();
+        let component = Sandbox::try_new().unwrap().load(bytes, limits, true).await.unwrap();
         let given = given.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
         let settings = Configuration::default().settings(component.descriptor(), &given).unwrap();
         let egress = egress(component.descriptor(), &cloud.url(), &budget);

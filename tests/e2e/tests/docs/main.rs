@@ -9,6 +9,7 @@
 
 mod annotations;
 mod commands;
+mod demo;
 mod links;
 mod metrics;
 mod migration;

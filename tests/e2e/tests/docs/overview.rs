@@ -3,7 +3,7 @@
 use super::read;
 
 /// What stands between two texts in a file, the first time.
-fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
+pub(super) fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
     let (_, rest) = text.split_once(before).unwrap_or_else(|| panic!("nothing has {before:?}"));
     rest.split(after).next().unwrap_or_default()
 }
@@ -48,4 +48,18 @@ fn the_sizes_of_the_guide_are_those_of_the_manifests() {
     assert!(guide.contains(&format!("| {request} MiB, as in the manifests | {limit} MiB, as in the manifests |")));
     let cpu = between(resources, "cpu: ", "m\n");
     assert!(guide.contains(&format!("The request for CPU is {cpu}m;")), "{cpu}");
+}
+
+/// A chart that takes what `doctor` calls wrong, or refuses what the guide allows, sends people in circles.
+#[test]
+fn the_guide_the_chart_and_doctor_name_the_same_versions_of_kubernetes() {
+    let (guide, doctor) = (read("docs/guides/install.md"), read("runtime/diagnosis/src/doctor/server.rs"));
+    let oldest = between(&read("manifests/chart/Chart.yaml"), "kubeVersion: \">=", ".0-0\"").to_owned();
+    assert!(oldest.starts_with("1."), "{oldest}");
+    assert!(guide.contains(&format!("The chart refuses versions before {oldest},")), "{oldest}");
+    assert!(guide.contains(&format!("| ValidatingAdmissionPolicy (since {oldest}) |")), "{oldest}");
+    assert_eq!(format!("1.{}", between(&doctor, "const OLDEST: u32 = ", ";")), oldest);
+    let supported = between(&doctor, "const SUPPORTED: RangeInclusive<u32> = ", ";");
+    let (first, last) = supported.split_once("..=").unwrap();
+    assert!(guide.contains(&format!("wasm-ccm is made for Kubernetes 1.{first} to 1.{last};")), "{supported}");
 }

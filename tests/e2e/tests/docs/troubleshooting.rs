@@ -1,5 +1,7 @@
 //! What the documentation says that the program says: people look for these words, so they must be there.
 
+use std::collections::BTreeSet;
+
 use super::{read, sources};
 
 /// Texts that the program puts together, and the literals that it does so with. Without any, it is the API server that says so.
@@ -14,6 +16,45 @@ const COMPOSED: [(&str, &[&str]); 10] = [
     ("(limit requests-per-minute)", &[" (limit #)", "requests-per-minute"]),
     ("(limit requests-per-hour)", &[" (limit #)", "requests-per-hour"]),
     ("(limit concurrent-requests)", &[" (limit #)", "concurrent-requests"]),
+];
+
+/// Where Events and conditions are written.
+const WRITERS: [&str; 4] = ["runtime/controllers", "runtime/leader", "runtime/rollout", "providers"];
+
+/// Words there that look like a reason and are none: what they are.
+const NO_REASONS: [(&str, &[&str]); 5] = [
+    (
+        "kinds, types and values of Kubernetes",
+        &[
+            "ClientIP",
+            "ConfigMap",
+            "ExternalDNS",
+            "ExternalIP",
+            "ExternalName",
+            "InternalDNS",
+            "InternalIP",
+            "LoadBalancer",
+            "NoSchedule",
+            "NodePort",
+            "ToBeDeletedByClusterAutoscaler",
+        ],
+    ),
+    ("actions of Events", &["CreateRoute", "LoadProvider", "SyncCluster", "SyncLoadBalancer"]),
+    (
+        "what OpenStack calls its errors",
+        &[
+            "ExternalGateway",
+            "HTTPNotFound",
+            "IpAddressGenerationFailure",
+            "NotFound",
+            "OverQuota",
+            "RoutesExhausted",
+            "SecurityGroupNotFound",
+            "SecurityGroupRuleExists",
+        ],
+    ),
+    ("of the condition LoadBalancerRecorded, which is for the host", &["NotCertain"]),
+    ("a queue, a type and the months", &["NodeLifecycle", "ReadNode", "JanFebMarAprMayJunJulAugSepOctNovDec"]),
 ];
 
 /// Stands for a number, a name, or whatever else a message is filled with.
@@ -113,6 +154,27 @@ fn every_reason_of_an_event_or_condition_stands_in_the_program() {
     let said = said(&["runtime", "providers"]);
     let lost: Vec<&&str> = reasons.iter().filter(|reason| !said.lines().any(|line| line == **reason)).collect();
     assert!(lost.is_empty(), "docs/reference/events.md has reasons that no component writes: {lost:#?}");
+}
+
+/// `LikeThis`. A reason of one word cannot be told from other words.
+fn looks_like_a_reason(text: &str) -> bool {
+    let capitals = text.bytes().filter(u8::is_ascii_uppercase).count();
+    let is_word = text.bytes().all(|letter| letter.is_ascii_alphabetic());
+    is_word && capitals > 1 && capitals < text.len() && text.starts_with(|first: char| first.is_ascii_uppercase())
+}
+
+#[test]
+fn every_reason_that_the_program_writes_stands_in_the_reference() {
+    let page = read("docs/reference/events.md");
+    let told: BTreeSet<&str> = page.lines().flat_map(|line| line.split('`').skip(1).step_by(2)).collect();
+    let others: BTreeSet<&str> = NO_REASONS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+    let said = said(&WRITERS);
+    let written: BTreeSet<&str> = said.lines().filter(|text| looks_like_a_reason(text)).collect();
+    let missing: Vec<_> = written.iter().filter(|text| !told.contains(*text) && !others.contains(*text)).collect();
+    assert!(missing.is_empty(), "docs/reference/events.md does not name the reasons {missing:?}");
+    let gone: Vec<_> = others.difference(&written).collect();
+    assert!(gone.is_empty(), "nobody writes {gone:?} any more");
+    assert!(written.intersection(&told).count() > 50, "the reasons are not found: {written:?}");
 }
 
 #[test]

@@ -44,6 +44,7 @@ fn assert_nested(branch: &[Received]) {
         assert_eq!(child.trace_id, parent.trace_id);
         assert!(parent.start <= child.start, "{} in {}", child.name, parent.name);
         assert!(child.start <= child.end, "{}", child.name);
+        assert!(child.end <= parent.end, "{} ends after {}", child.name, parent.name);
     }
 }
 
@@ -156,7 +157,7 @@ async fn a_collector_gets_reconcile_call_and_request_as_one_trace_with_the_ids_o
 async fn a_collector_that_is_away_delays_nothing_and_is_told_of_once() {
     let stage = Stage::new().await;
     let client = stage.client();
-    let cloud = Cloud::start().await;
+    let cloud = Cloud::calm().await;
     let away = Collector::start().await.url().to_owned();
     let variables = [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", away.as_str()),
@@ -166,12 +167,16 @@ async fn a_collector_that_is_away_delays_nothing_and_is_told_of_once() {
     ];
     let host = start(&stage, &cloud, &variables, &["--trace-otlp"]);
     host.refreshed().await;
+    let begun = Instant::now();
     for id in 101..=106_u64 {
         let name = format!("n{id}");
         cloud.put_droplet(Droplet::new(id, &name));
         NodeFixture::new(&name).register(client).await.unwrap();
         await_event(client, &name, "Normal", "Synced", &[]).await;
     }
+    // A batch is tried for 15 s, the spans of a Node are two batches and more, and there is room for three.
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(60), "six Nodes took {took:?}");
     let lost = host.await_count("ccm_trace_spans_total", &["outcome=\"queue-full\""], LIMIT, |lost| lost > 0.0).await;
     lost.unwrap();
     assert_eq!(host.count("ccm_trace_spans_total", &["outcome=\"sent\""]).await.unwrap(), 0.0);

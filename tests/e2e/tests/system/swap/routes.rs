@@ -1,5 +1,7 @@
 //! Routes to pods while another component takes over: none is lost, and none is made twice.
 
+use std::collections::BTreeMap;
+
 use ccm_cluster::register_nodes;
 use ccm_e2e::balancer_cloud::{BalancerCloud, CloudSettings, Kind};
 use ccm_e2e::host::component as file;
@@ -57,6 +59,24 @@ async fn told(client: &Client) -> Vec<NodeCondition> {
     told
 }
 
+/// The routes of the cloud, how often they were written, and what the Nodes are told of them.
+type Made = (BTreeMap<String, String>, usize, Vec<NodeCondition>);
+
+async fn made(client: &Client, cloud: &BalancerCloud) -> Made {
+    (cloud.routes(), cloud.count(Kind::SetRoutes), told(client).await)
+}
+
+/// Both routes are as they were `before`, and that of a third Node is written once.
+async fn nothing_is_lost_and_the_next_one_is_made_once(client: &Client, cloud: &BalancerCloud, before: Made) {
+    let (table, writes, conditions) = before;
+    assert_eq!((cloud.routes(), cloud.count(Kind::SetRoutes)), (table, writes));
+    assert_eq!(told(client).await, conditions, "a condition was written");
+    register_nodes(client, [node("n3", "10.244.3.0/24")]).await.unwrap();
+    await_network(client, "n3", MADE).await;
+    assert_eq!((cloud.routes().len(), cloud.count(Kind::SetRoutes)), (3, writes + 1));
+    assert_eq!(told(client).await, conditions, "a condition was written");
+}
+
 /// Comparisons of all routes with the Nodes so far.
 async fn runs(host: &Actor) -> f64 {
     host.count("route_controller_route_sync_total", &[]).await.unwrap()
@@ -72,18 +92,13 @@ async fn a_good_component_writes_no_route_again_and_makes_the_next_one_once() {
     let stage = Stage::new().await;
     let client = stage.client();
     let (cloud, host) = routed(&stage, &SHORT).await;
-    let (table, writes, conditions) = (cloud.routes(), cloud.count(Kind::SetRoutes), told(client).await);
+    let before = made(client, &cloud).await;
     put(client, another_build()).await;
     await_status(&host, "taken", |status| status["generation"] == 2).await;
-    let before = runs(&host).await;
-    await_runs(&host, before, 3.0).await;
+    let first = runs(&host).await;
+    await_runs(&host, first, 3.0).await;
     await_status(&host, "proven", |status| status["phase"] == "proven").await;
-    assert_eq!((cloud.routes(), cloud.count(Kind::SetRoutes)), (table, writes));
-    assert_eq!(told(client).await, conditions, "a condition was written");
-    register_nodes(client, [node("n3", "10.244.3.0/24")]).await.unwrap();
-    await_network(client, "n3", MADE).await;
-    assert_eq!((cloud.routes().len(), cloud.count(Kind::SetRoutes)), (3, writes + 1));
-    assert_eq!(told(client).await, conditions, "a condition was written");
+    nothing_is_lost_and_the_next_one_is_made_once(client, &cloud, before).await;
     host.end().await;
 }
 
@@ -125,7 +140,7 @@ async fn a_component_that_says_other_routes_is_refused_and_the_one_before_keeps_
     let stage = Stage::new().await;
     let client = stage.client();
     let (cloud, host) = routed(&stage, &SHORT).await;
-    let (table, writes, conditions) = (cloud.routes(), cloud.count(Kind::SetRoutes), told(client).await);
+    let before = made(client, &cloud).await;
     for (lie, says) in [
         ("lost", r#"Route 10.244.1.0/24: it does not find the route to Node "n1""#),
         ("disowned", r#"Route 10.244.1.0/24: it does not find the route to Node "n1""#),
@@ -138,11 +153,7 @@ async fn a_component_that_says_other_routes_is_refused_and_the_one_before_keeps_
         put(client, std::fs::read(file("guests/balancer.wasm").unwrap()).unwrap()).await;
         await_status(&host, "as before", |status| status["refused"].is_null()).await;
     }
-    assert_eq!((cloud.routes(), cloud.count(Kind::SetRoutes)), (table, writes));
-    register_nodes(client, [node("n3", "10.244.3.0/24")]).await.unwrap();
-    await_network(client, "n3", MADE).await;
-    assert_eq!((cloud.routes().len(), cloud.count(Kind::SetRoutes)), (3, writes + 1));
-    assert_eq!(told(client).await, conditions, "a condition was written");
+    nothing_is_lost_and_the_next_one_is_made_once(client, &cloud, before).await;
     host.end().await;
 }
 
@@ -152,7 +163,7 @@ async fn a_component_that_says_other_routes_on_probation_is_rolled_back_and_no_r
     let stage = Stage::new().await;
     let client = stage.client();
     let (cloud, host) = routed(&stage, &[&["--allow-provider-change"][..], &LONG].concat()).await;
-    let (table, writes, conditions) = (cloud.routes(), cloud.count(Kind::SetRoutes), told(client).await);
+    let before = made(client, &cloud).await;
     for (lie, generation) in [("lost", 3), ("disowned", 5)] {
         put(client, balancer_that_says(lie).unwrap()).await;
         // The page has the refusal a moment after the exchange.
@@ -163,10 +174,6 @@ async fn a_component_that_says_other_routes_on_probation_is_rolled_back_and_no_r
         assert!(reason.contains("routes.get-all") && reason.contains("10.244.1.0/24"), "{reason}");
         await_event(client, MAP, "Warning", "ProviderRolledBack", &["routes.get-all", "serves again"]).await;
     }
-    assert_eq!((cloud.routes(), cloud.count(Kind::SetRoutes)), (table, writes));
-    register_nodes(client, [node("n3", "10.244.3.0/24")]).await.unwrap();
-    await_network(client, "n3", MADE).await;
-    assert_eq!((cloud.routes().len(), cloud.count(Kind::SetRoutes)), (3, writes + 1));
-    assert_eq!(told(client).await, conditions, "a condition was written");
+    nothing_is_lost_and_the_next_one_is_made_once(client, &cloud, before).await;
     host.end().await;
 }

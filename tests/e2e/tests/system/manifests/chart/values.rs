@@ -97,3 +97,25 @@ async fn values_that_are_wrong_are_refused_with_their_name_and_what_is_wrong() {
     let error = String::from_utf8_lossy(&elsewhere.stderr);
     assert!(!elsewhere.status.success() && error.contains("Install with --namespace kube-system"), "{error}");
 }
+
+/// What an older API server does not know would be missing without a word, or end the installation halfway.
+#[tokio::test]
+async fn a_kubernetes_that_does_not_know_all_objects_is_refused_whatever_its_vendor_adds_to_the_version() {
+    let (manifests, helm) = (Manifests::new(), Helm::new(None));
+    let chart = chart(&manifests, &["cloudlycke"]);
+    let set = ["provider=cloudlycke", IMAGE[0], IMAGE[1]].join(",");
+    for (version, is_taken) in [
+        ("v1.29.15", false),
+        ("v1.29.15-gke.100", false),
+        ("v1.30.0", true),
+        // In semantic versions this one is before 1.30.0.
+        ("v1.30.0-gke.100", true),
+        ("v1.37.2", true),
+    ] {
+        let run = helm.run(&["template", "wasm-ccm", &chart, "--set", &set, "--kube-version", version]).await;
+        let error = String::from_utf8_lossy(&run.stderr);
+        assert_eq!(run.status.success(), is_taken, "{version}: {error}");
+        let is_told = error.contains("kubeVersion: >=1.30.0-0") && error.contains("incompatible with Kubernetes v1.29");
+        assert_eq!(is_told, !is_taken, "{version}: {error}");
+    }
+}
