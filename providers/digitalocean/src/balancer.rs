@@ -251,6 +251,8 @@ fn remove(config: &Config, service: &Service, nodes: ProviderIds, done: &mut Don
         done.warn(owner::SPARED, owner::spared(service, &balancer));
     }
     for Balancer { id, .. } in going.all {
+        // Whatever the cloud answers: it may have done it.
+        lookup::written(&id);
         let deleted = balancers::delete(&id).map_err(|failure| failure.context("failed to delete load-balancer"))?;
         if deleted {
             done.outcome.changes.push(format!("deleted {id}"));

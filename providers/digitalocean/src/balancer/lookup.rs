@@ -26,7 +26,7 @@ fn written_key(id: &str) -> String {
     format!("written/{}", id.to_ascii_lowercase())
 }
 
-/// Notes a write: Nodes that go and come back within a second must not find the load balancer as it was before they went.
+/// Notes a write or a deletion: Nodes that go and come back within a second must not find the load balancer as it was before they went.
 pub(super) fn written(id: &str) {
     cache::put(&written_key(id), b"", WRITTEN);
 }
@@ -102,8 +102,8 @@ pub(super) fn seek(
     }
     let all = listed.or_else(|failure| named(service_spec, failure))?;
     if let Some(balancer) = among(config, &all, service, service_spec) {
-        // The listing may be of the moment before it was given up, and renamed.
-        if id.is_none() && cache::get(&written_key(&balancer.id)).is_some() {
+        // The listing may be of the moment before it was deleted, or given up and renamed.
+        if cache::get(&written_key(&balancer.id)).is_some() {
             return Ok(by_id(&balancer.id)?.filter(|now| now.name == balancer.name));
         }
         return Ok(Some(balancer.clone()));

@@ -354,6 +354,25 @@ fn do_058_deletion_takes_what_is_its_own_also_what_a_crash_has_left() {
     assert_eq!((cloud.lines().len(), done.outcome.changes), (3, vec!["deleted lb-1".to_owned()]));
 }
 
+/// A Service that stopped being of the type LoadBalancer for a moment got the address of the one that had gone: a listing showed it still.
+#[test]
+fn one_that_was_deleted_a_moment_ago_is_made_anew_whatever_a_listing_shows() {
+    for asked in [service(&[]), service(&[(names::ID, "lb-1")])] {
+        let made = Reply::json(202, json!({ "load_balancer": changed("lb-2", json!({"status": "new"})) }).to_string());
+        let cloud = tagging(FakeCloud::new())
+            .on(LIST, many(&[balancer("lb-1")]))
+            .on(LIST, many(&[balancer("lb-1")]))
+            .on(DELETE, Reply::status(204))
+            .on(GET, not_found())
+            .on(GET, not_found())
+            .on(POST, made);
+        assert_eq!(delete(&config(), &settled_service(&[])).outcome.failure, None);
+        let done = ensure(&config(), &asked, &nodes());
+        assert_eq!(failure(&done).0, Reaction::Pending, "{done:?}");
+        assert!(routes(&cloud).contains(&POST.to_owned()), "{:?}", routes(&cloud));
+    }
+}
+
 #[test]
 fn what_cannot_be_costs_no_call() {
     for annotations in WRONG {

@@ -208,7 +208,7 @@ async fn made(rig: &Rig, name: &str, value: Option<&str>) -> (BalancerSpec, Vec<
     wish.until_done(rig, Call::Ensure, None).await;
     let events = rig.events.take().into_iter();
     let warnings = events.filter(|(severity, ..)| *severity == Severity::Warning).map(|(.., message)| message);
-    let balancer = rig.cloud.balancers().pop().unwrap();
+    let balancer = rig.cloud.balancers().pop().unwrap_or_else(|| panic!("{name}={value:?} makes none"));
     wish.until_done(rig, Call::Delete, None).await;
     (balancer.spec, warnings.collect())
 }

@@ -136,6 +136,8 @@ async fn at_every_request(provisioning: Duration, deeds: &[Deed]) {
                 }
                 host = balancing(&stage, &cloud, &[]);
                 deed.done(client, &cloud, &point).await;
+                // What the one before has done already is done before this one answers.
+                host.ready().await;
                 scrapes.push([alerts::scrape(&host).await.unwrap()]);
             } else {
                 cloud.call_off();
