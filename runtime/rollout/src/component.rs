@@ -13,14 +13,23 @@ use tokio::sync::watch;
 /// What a call for the cluster as a whole comes to.
 pub(crate) type Reconciled = Result<Vec<(ClusterSubject, Failure)>, Failure>;
 
+/// Calls that gave no answer: a crash, an endless loop, an answer that breaks the contract. One that had to wait too long for its
+/// cloud is none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Crashes {
+    /// All calls so far; wraps around.
+    pub calls: u32,
+    /// Those without an answer; wraps around.
+    pub count: u32,
+}
+
 /// A component that can serve.
 pub trait Component: Instances + LoadBalancers + Cluster + Routes {
-    /// All calls since it was loaded; wraps around.
-    fn calls(&self) -> u32;
+    /// Calls without an answer since it was loaded.
+    fn crashes(&self) -> Crashes;
 
-    /// Whether this is the failure of its last call without an answer: a crash, an endless loop, an answer that breaks the contract. One that
-    /// had to wait too long for its cloud is none, nor is one of the admission webhook.
-    fn has_crashed(&self, failure: &Failure) -> bool;
+    /// The last of those, in words.
+    fn last_crash(&self) -> String;
 
     /// Empties its cache.
     fn forget(&self);
@@ -47,16 +56,13 @@ pub trait Component: Instances + LoadBalancers + Cluster + Routes {
 }
 
 impl Component for Provider {
-    fn calls(&self) -> u32 {
-        let (calls, _) = self.crashes();
-        calls
+    fn crashes(&self) -> Crashes {
+        let (calls, count) = self.crashes();
+        Crashes { calls, count }
     }
 
-    fn has_crashed(&self, failure: &Failure) -> bool {
-        // The sandbox says the same of both, of the failure with the provider's name.
-        let last = self.last_crash();
-        let Some((function, why)) = last.split_once(": ") else { return false };
-        failure.message == format!("{function} of {}: {why}", self.descriptor().name)
+    fn last_crash(&self) -> String {
+        self.last_crash()
     }
 
     fn forget(&self) {

@@ -6,7 +6,6 @@
 //! | the old component is freed when its last call ends | nobody else holds it, once the new one is proven |
 //! | a new component that is broken goes | it is on probation against the proven one, see [`ProbationSettings`] and [`state`] |
 //! | no Node, load balancer or route is deleted or made a second time on its word alone, and no Node gets a provider ID | the proven one is asked before and afterwards, see [`handle`], [`balancers`] and [`routes`] |
-//! | whoever may write Services can refuse no component | a crash counts where the proven one does not crash at the same, see [`probation`] |
 //! | nobody is told twice, or of what is not so | every change of the one state is told once and in order: [`News`] |
 
 mod balancers;
@@ -169,8 +168,8 @@ impl<C: Component> Slot<C> {
         self.0.doubts.subscribe()
     }
 
-    /// Grows when something answers again that did not, or when credentials are others: [`Component::recoveries`] of whoever
-    /// serves, as long as somebody runs [`Slot::follow`].
+    /// Grows when a component is proven, and when something answers again that did not, or when credentials are others:
+    /// [`Component::recoveries`] of whoever serves, as long as somebody runs [`Slot::follow`].
     #[must_use]
     pub fn recoveries(&self) -> watch::Receiver<u64> {
         self.0.recovered.subscribe()
@@ -220,13 +219,18 @@ impl<C: Component> Slot<C> {
         std::future::pending().await
     }
 
+    /// Wakes whoever waits for an answer.
+    fn recovers(&self) {
+        self.0.recovered.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
     /// Never ends.
     async fn pass_on(&self, recoveries: Vec<watch::Receiver<u64>>) {
         let changed = |mut one: watch::Receiver<u64>| async move { one.changed().await.map(|()| one) };
         let mut waiting: FuturesUnordered<_> = recoveries.into_iter().map(changed).collect();
         while let Some(recovered) = waiting.next().await {
             if let Ok(one) = recovered {
-                self.0.recovered.send_modify(|count| *count = count.wrapping_add(1));
+                self.recovers();
                 waiting.push(changed(one));
             }
         }
@@ -329,6 +333,7 @@ impl<C: Component> Slot<C> {
             false
         });
         let is_exchange = transition.as_ref().is_some_and(Transition::is_exchange);
+        let is_proven = matches!(transition, Some(Transition::Proven));
         if let Some(transition) = transition {
             // Under the lock, so that changes are told in their order. An error means that nobody listens.
             drop(self.0.news.send(News::Changed(transition, standing.versions())));
@@ -341,6 +346,10 @@ impl<C: Component> Slot<C> {
         } else if doubts_now != doubts {
             // Who wakes for an exchange needs no second call.
             self.0.doubts.send_replace(doubts_now);
+        }
+        if is_proven {
+            // New Nodes wait for it where the last good one did not confirm their provider IDs.
+            self.recovers();
         }
         // Freed here, after the lock: to unmap the code of a component takes its time.
         before.map(|_| took)

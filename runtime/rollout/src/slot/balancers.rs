@@ -7,7 +7,6 @@
 //! | `update-backends` | | |
 //! | `delete` | as `ensure` | the witness, asked without addresses, finds nothing any more, or has no load balancers |
 //! | all of these, failed | | where the witness has an answer, or sees nothing wrong, that is a difference |
-//! | `ensure`, `update-backends`, `delete`, `orphan`, crashed | | the witness does the same when it is asked for the next time; where that succeeds, the crash was a fault. The Service is then tried again with the new one: its record names that one |
 //!
 //! The witness may know what was before. So it is asked a second time, with an empty cache, before a difference in what both find counts; after
 //! a change it is asked once, with an empty cache. Where it cannot tell whether there is a load balancer that the new one does not find, the call
@@ -17,8 +16,8 @@
 use std::sync::Arc;
 
 use ccm_cloud::{
-    Backend, CallFuture, Capability, Descriptor, Failure, Ingress, LoadBalancers, Mark, Outcome, Problem, Reaction,
-    Service, Standing, Wish,
+    Backend, CallFuture, Descriptor, Failure, Ingress, LoadBalancers, Mark, Outcome, Problem, Reaction, Service,
+    Standing, Wish,
 };
 
 use super::handle::{Handle, again, is_suspect};
@@ -29,8 +28,6 @@ use crate::release::digits;
 const ENSURE: &str = "load-balancers.ensure";
 const UPDATE: &str = "load-balancers.update-backends";
 const DELETE: &str = "load-balancers.ensure-deleted";
-const ORPHAN: &str = "load-balancer-orphan.orphan";
-const NAME: &str = "load-balancers.name";
 const GET: &str = "load-balancers.get";
 const NOT_FOUND: &str = "it does not find the load balancer, which the last good one finds";
 const GET_MARK: &str = "load-balancers.get-mark";
@@ -65,11 +62,6 @@ impl<C: Component> Handle<C> {
         answer
     }
 
-    /// As [`Handle::has_crashed`], of what load balancers need.
-    fn has_crashed_here(&self, function: &'static str, failure: &Failure, probation: &Probation<C>) -> bool {
-        self.has_crashed(function, failure, Capability::LoadBalancers, probation)
-    }
-
     /// What is answered to a question about what there is, once the witness was asked as well.
     fn counted<T>(&self, (answer, is_good): Judged<T>, probation: &Probation<C>) -> Result<T, Failure> {
         if is_good {
@@ -99,7 +91,6 @@ impl<C: Component> Handle<C> {
             Err(failure) if is_suspect(&failure) => failure,
             answer => return answer.map_err(Err),
         };
-        let has_crashed = proof != Proof::None && self.has_crashed_here(function, &failure, probation);
         let Ok(known) = ask_witness().await else { return Err(Err(failure)) };
         let (known, counts) = match proof {
             // It may know that from before, and the cloud be away.
@@ -111,7 +102,7 @@ impl<C: Component> Handle<C> {
             Proof::None => (known, false),
         };
         if counts {
-            probation.fails(function, &failure.to_string(), has_crashed);
+            probation.differs(function, &failure.to_string());
         }
         Err(Ok(known))
     }
@@ -159,17 +150,14 @@ impl<C: Component> Handle<C> {
     ///
     /// Why it is not asked to.
     async fn agreed(&self, function: &'static str, service: &Service, probation: &Probation<C>) -> Result<(), Failure> {
-        let witness = &*probation.witness;
-        let named = self.provider().name(service.clone()).await;
-        let failure = named.as_ref().err();
-        let has_crashed = failure.is_some_and(|failure| self.has_crashed_here(NAME, failure, probation));
-        match (named, witness.name(service.clone()).await) {
+        let (new, witness) = (self.provider(), &*probation.witness);
+        match (new.name(service.clone()).await, witness.name(service.clone()).await) {
             (Ok(name), Ok(known)) if name != known => {
                 let what = format!("it calls the load balancer {name:?}, the last good one calls it {known:?}");
                 return Err(probation.harms(function, &what));
             }
             (Err(failure), Ok(_)) if is_suspect(&failure) => {
-                return Err(probation.fails(NAME, &failure.to_string(), has_crashed));
+                return Err(probation.differs("load-balancers.name", &failure.to_string()));
             }
             _ => {}
         }
@@ -215,15 +203,6 @@ impl<C: Component> Handle<C> {
         if let Some(failure) = self.if_taken_back() {
             return Outcome::failed(failure);
         }
-        let asked = probation.fingerprint(&(function, &service));
-        if let Some(why) = probation.take_crash(asked) {
-            let mut outcome = work(&probation.witness, service).await;
-            if outcome.failure.is_none() {
-                outcome.failure = Some(probation.fails(function, &why, true));
-            }
-            self.judge();
-            return outcome;
-        }
         let is_watched = function != UPDATE;
         let agreed = async { if is_watched { self.agreed(function, &service, probation).await } else { Ok(()) } };
         // It may fail its probation meanwhile.
@@ -233,10 +212,6 @@ impl<C: Component> Handle<C> {
             Ok(()) => {
                 let mut outcome = work(self.provider(), service.clone()).await;
                 let unseen = match &outcome.failure {
-                    Some(failure) if self.has_crashed_here(function, failure, probation) => {
-                        probation.keep_crash(asked, failure);
-                        None
-                    }
                     // Elsewhere: it would let the Service go.
                     Some(failure) if function != DELETE || failure.reaction != Reaction::Elsewhere => {
                         self.compare(function, failure, service, probation).await;
@@ -289,7 +264,7 @@ impl<C: Component> LoadBalancers for Handle<C> {
     }
 
     fn name(&self, service: Service) -> CallFuture<'_, Result<String, Failure>> {
-        Box::pin(self.ask(NAME, Proof::Computed, move |one| one.name(service.clone())))
+        Box::pin(self.ask("load-balancers.name", Proof::Computed, move |one| one.name(service.clone())))
     }
 
     fn locks(&self, service: Service) -> CallFuture<'_, Result<Vec<String>, Failure>> {
@@ -333,22 +308,7 @@ impl<C: Component> LoadBalancers for Handle<C> {
             if let Some(failure) = self.if_taken_back() {
                 return Err(failure);
             }
-            let Some(probation) = self.probation() else { return self.provider().orphan(service).await };
-            let asked = probation.fingerprint(&(ORPHAN, &service));
-            let answer = match probation.take_crash(asked) {
-                Some(why) => {
-                    let known = probation.witness.orphan(service).await;
-                    if known.is_ok() {
-                        probation.fails(ORPHAN, &why, true);
-                    }
-                    known
-                }
-                None => self.provider().orphan(service).await.inspect_err(|failure| {
-                    if self.has_crashed_here(ORPHAN, failure, probation) {
-                        probation.keep_crash(asked, failure);
-                    }
-                }),
-            };
+            let answer = self.provider().orphan(service).await;
             self.judge();
             answer
         })

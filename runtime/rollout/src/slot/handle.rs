@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ccm_cloud::{
-    CallFuture, Capability, Cluster, Descriptor, Failure, FindError, Finding, Instance, Instances, LoadBalancers, Need,
-    Node, Reaction, Service,
+    CallFuture, Cluster, Descriptor, Failure, FindError, Finding, Instance, Instances, LoadBalancers, Need, Node,
+    Reaction, Service,
 };
 
-use super::probation::{HalfDone, Probation};
+use super::probation::Probation;
 use super::{Serving, Slot};
 use crate::component::{Component, Reconciled};
 
@@ -54,25 +54,6 @@ impl<C: Component> Handle<C> {
             Reaction::Retry,
             format!("{version} was rolled back during this work; the last good one takes over"),
         )
-    }
-
-    /// Whether a call of this interface failed with a crash, and the witness can say whether that is a fault. Where it does not have the interface
-    /// nobody can, and the crash is one.
-    pub(super) fn has_crashed(
-        &self,
-        function: &'static str,
-        failure: &Failure,
-        interface: Capability,
-        probation: &Probation<C>,
-    ) -> bool {
-        if !self.provider().has_crashed(failure) {
-            return false;
-        }
-        let has_witness = probation.witness.has(interface);
-        if !has_witness {
-            probation.fails(function, &failure.to_string(), true);
-        }
-        has_witness
     }
 
     /// The answer to `work`, which changes nothing; none when the component fails its probation meanwhile: questions that hang on it would
@@ -135,7 +116,7 @@ impl<C: Component> Instances for Handle<C> {
                     witness.forget();
                     match witness.find(nodes, need).await {
                         Ok(findings) if findings.iter().any(is_settled) => {
-                            probation.fails(FIND, &error.to_string(), matches!(error, FindError::Crashed(_)));
+                            probation.differs(FIND, &error.to_string());
                             Ok(findings)
                         }
                         _ => Ok(known),
@@ -224,6 +205,8 @@ async fn confirmed<C: Component>(
     };
     let is_at_odds = |(at, known): (&usize, &Finding)| findings.get(*at).is_some_and(|new| contradicts(new, known));
     let known = probation.witnessed(ask, |known| doubtful.iter().zip(known).any(is_at_odds)).await;
+    // What the witness does not know may be what the new one repairs: it does not have to be confirmed to prove itself.
+    let finds = findings.iter().any(|finding| matches!(finding, Finding::Found(_)));
     let mut differs = None;
     for (at, known) in doubtful.into_iter().zip(known) {
         let Some(finding) = findings.get_mut(at) else { continue };
@@ -256,7 +239,7 @@ async fn confirmed<C: Component>(
     }
     if let Some(what) = differs {
         probation.differs(FIND, &what);
-    } else if findings.iter().any(is_settled) {
+    } else if finds || findings.iter().any(is_settled) {
         probation.answers_well();
     }
     findings
@@ -278,41 +261,35 @@ impl<C: Component> Handle<C> {
         if let Some(failure) = self.if_taken_back() {
             return Err(failure);
         }
-        let asked = probation.fingerprint(&(&nodes, &services));
-        if let Some(half_done) = probation.take_half_done() {
-            // Only now: what was sent may not show before. In an outage neither of them does it.
+        if let Some(fault) = probation.take_half_done() {
+            // Only now: what was sent may not have shown before. In an outage neither of them does it.
             let known = probation.witness.reconcile(nodes, services).await;
-            // Whoever may write Services could have asked for less since then.
-            if half_done.asked == asked && known.is_ok() && faults(&known) == 0 {
-                probation.fails(RECONCILE, &half_done.why, half_done.has_crashed);
+            if faults(&known) == 0 {
+                probation.differs(RECONCILE, &fault);
             }
             self.judge();
             return known;
         }
-        let has_changed = Arc::new(AtomicBool::new(false));
-        let work = self.provider().reconcile_noting(nodes.clone(), services.clone(), Arc::clone(&has_changed));
+        let half_done = Arc::new(AtomicBool::new(false));
+        let crashes = self.provider().crashes().count;
+        let work = self.provider().reconcile_noting(nodes.clone(), services.clone(), Arc::clone(&half_done));
         let answer = work.await;
-        let failure = answer.as_ref().err();
-        let has_crashed =
-            failure.is_some_and(|failure| self.has_crashed(RECONCILE, failure, Capability::Cluster, probation));
         let answer = if faults(&answer) == 0 {
             if answer.as_ref().is_ok_and(Vec::is_empty) {
                 probation.answers_well();
             }
             answer
-        } else if has_changed.load(Ordering::Relaxed) {
-            // What it sent may not show yet: who began anew at once would do it a second time.
-            if probation.witness.has(Capability::Cluster) {
-                probation.keep_half_done(HalfDone { asked, why: first_fault(&answer), has_crashed });
+        } else if half_done.load(Ordering::Relaxed) {
+            // What it sent may not show yet: who began anew at once would do it a second time. A crash counts by itself.
+            if self.provider().crashes().count == crashes {
+                probation.keep_half_done(first_fault(&answer));
             }
             answer
         } else {
             // The work is idempotent: the witness would do it again if it came back.
             let known = probation.witness.reconcile(nodes, services).await;
             if faults(&known) < faults(&answer) {
-                if known.is_ok() {
-                    probation.fails(RECONCILE, &first_fault(&answer), has_crashed);
-                }
+                probation.differs(RECONCILE, &first_fault(&answer));
                 known
             } else {
                 answer

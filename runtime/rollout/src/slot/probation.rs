@@ -1,23 +1,10 @@
 //! How a new component proves itself, and when it has not.
 //!
-//! It is proven after so much time without a fault, from its first good answer on, and so many good answers. A fault is a difference from the
-//! witness; a crash is counted among the crashes, too. Both are counted over the whole probation, and so many of one kind are enough
+//! It is proven after so much time without a fault, from its first good answer on, and so many good answers. There are two kinds of faults:
+//! crashes, and differences from the witness. Each kind is counted by itself, over the whole probation, and so many of one kind are enough
 //! to refuse the component. A fault also resets the time and the good answers. Another name for a load balancer is enough by itself. A
 //! probation ends at no certain time, unless its two components are apart: their configurations differ.
-//!
-//! Whoever may write Services can make any component crash. So a crash is a fault only where the witness has an answer to the same:
-//!
-//! | call that crashed | the witness is asked |
-//! |---|---|
-//! | a question, or work for the cluster that had changed nothing | at once |
-//! | a change of a load balancer or of routes | when the same is asked for the next time |
-//! | work for the cluster that had begun to change the cloud | with the next run; that counts if it is asked for the same |
-//! | any of an interface that the witness does not have | never: the crash is a fault by itself |
-//!
-//! Until the witness is asked, a crash is no fault, and resets the time as one.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher as _, Hash, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::state::ProbationVerdict;
-use crate::component::Component;
+use crate::component::{Component, Crashes};
 
 /// How long a new component is watched, and what it may do wrong meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,8 +22,8 @@ pub struct ProbationSettings {
     pub time: Duration,
     /// Least number of good answers in that time: answers that are no failures. Those of the admission webhook do not count. Default 10.
     pub calls: u32,
-    /// So many crashes (a broken limit is one) where the proven one has an answer, or so many answers that are worse than those of the
-    /// proven one, and that one returns. Default 3. Zero counts as one. Another name for a load balancer is enough by itself.
+    /// So many calls without an answer (a crash, no answer in time, a broken limit), or so many answers that are worse than those of
+    /// the proven one, and that one returns. Default 3. Zero counts as one. Another name for a load balancer is enough by itself.
     pub faults: u32,
 }
 
@@ -48,35 +35,21 @@ impl Default for ProbationSettings {
 
 /// Two apart components may differ for this multiple of `time`: until then somebody may have mended the configuration.
 const APART: u32 = 10;
-/// Of so many changes that crashed it is kept that the witness is next, at most: whoever writes Services can make more of them.
-const MOST_CRASHED: usize = 1024;
 
 /// The probation of one component.
 pub(super) struct Probation<C> {
     settings: ProbationSettings,
     /// The proven one: it is asked as well, and returns.
     pub(super) witness: Arc<C>,
-    /// Calls of the new one before it was put into the slot.
-    before: u32,
+    /// What the new one had done before it was put into the slot.
+    before: Crashes,
     /// The witness has another configuration, which may be why the two differ: then no difference refuses the new one. While they differ it
     /// does not pass; after [`APART`] × `time` it is withdrawn.
     is_apart: bool,
     begun: Instant,
     counts: Mutex<Counts>,
-    half_done: Mutex<Option<HalfDone>>,
-    /// How changes of load balancers and routes crashed, by the fingerprint of what was asked for.
-    crashed: Mutex<HashMap<u64, String>>,
-    /// So that nobody can make two things of one fingerprint.
-    hasher: RandomState,
-}
-
-/// Work for the cluster that had begun to change the cloud, and gave no answer. Its next run is the witness's.
-pub(super) struct HalfDone {
-    /// Fingerprint of what was asked for.
-    pub(super) asked: u64,
-    pub(super) why: String,
-    /// Else its time was over.
-    pub(super) has_crashed: bool,
+    /// Why there was no answer to work for the cluster that had begun to change the cloud. Its next run is the witness's.
+    half_done: Mutex<Option<String>>,
 }
 
 #[derive(Default)]
@@ -85,10 +58,9 @@ struct Counts {
     since: Option<Instant>,
     /// Good answers since then.
     good: u32,
-    /// Crashes where the witness has an answer.
+    /// Crashes that were seen.
     crashes: u32,
-    last_crash: String,
-    /// Answers that were worse than those of the witness, and these crashes.
+    /// Answers that were worse than those of the witness.
     differences: u32,
     last_difference: String,
     /// What it has done to the cloud, or would have: once is enough.
@@ -100,30 +72,19 @@ impl<C: Component> Probation<C> {
         Self {
             settings,
             witness,
-            before: component.calls(),
+            before: component.crashes(),
             is_apart,
             begun: Instant::now(),
             counts: Mutex::default(),
             half_done: Mutex::default(),
-            crashed: Mutex::default(),
-            hasher: RandomState::new(),
         }
     }
 
-    /// The new one says something else than the witness, or no. Returns the failure to give instead of its answer.
+    /// The new one failed, or said no, where the witness has an answer. Returns the failure to give instead of its answer.
     pub(super) fn differs(&self, function: &'static str, what: &str) -> Failure {
-        self.fails(function, what, false)
-    }
-
-    /// The new one failed so, or crashed, where the witness has an answer. Returns the failure to give instead of its answer.
-    pub(super) fn fails(&self, function: &'static str, what: &str, has_crashed: bool) -> Failure {
         self.fault(function, what, |counts, text| {
             counts.differences = counts.differences.saturating_add(1);
             counts.last_difference = text;
-            if has_crashed {
-                counts.crashes = counts.crashes.saturating_add(1);
-                what.clone_into(&mut counts.last_crash);
-            }
         })
     }
 
@@ -145,43 +106,13 @@ impl<C: Component> Probation<C> {
         Failure::new(Reaction::Retry, text)
     }
 
-    /// By what it is known that the same is asked for again.
-    pub(super) fn fingerprint(&self, asked: &impl Hash) -> u64 {
-        self.hasher.hash_one(asked)
+    /// Work for the cluster had begun to change the cloud when its time was over.
+    pub(super) fn keep_half_done(&self, why: String) {
+        *self.half_done.lock() = Some(why);
     }
 
-    /// Nobody knows yet whose fault this is.
-    fn doubts(&self, why: &str) {
-        tracing::warn!(why, "the new provider gave no answer; the last good one does this the next time");
-        let mut counts = self.counts.lock();
-        (counts.since, counts.good) = (None, 0);
-    }
-
-    /// A change with this fingerprint crashed. What it sent may not show yet: the witness does it the next time, not at once.
-    pub(super) fn keep_crash(&self, asked: u64, failure: &Failure) {
-        let why = failure.to_string();
-        self.doubts(&why);
-        let mut crashed = self.crashed.lock();
-        if crashed.len() >= MOST_CRASHED {
-            crashed.clear();
-        }
-        crashed.insert(asked, why);
-    }
-
-    /// Whether the witness is to do this change, and how it crashed.
-    pub(super) fn take_crash(&self, asked: u64) -> Option<String> {
-        self.crashed.lock().remove(&asked)
-    }
-
-    pub(super) fn keep_half_done(&self, half_done: HalfDone) {
-        if half_done.has_crashed {
-            self.doubts(&half_done.why);
-        }
-        *self.half_done.lock() = Some(half_done);
-    }
-
-    /// What the witness is to do, if anything was left half done.
-    pub(super) fn take_half_done(&self) -> Option<HalfDone> {
+    /// Whether the witness is to do what was left half done, and why it was.
+    pub(super) fn take_half_done(&self) -> Option<String> {
         self.half_done.lock().take()
     }
 
@@ -215,13 +146,19 @@ impl<C: Component> Probation<C> {
 
     /// None: the probation goes on.
     pub(super) fn verdict(&self, component: &C) -> Option<ProbationVerdict> {
-        let calls = component.calls().wrapping_sub(self.before);
+        let now = component.crashes();
+        let calls = now.calls.wrapping_sub(self.before.calls);
+        let crashes = now.count.wrapping_sub(self.before.count);
         let limit = self.settings.faults.max(1);
-        let counts = self.counts.lock();
-        if counts.crashes >= limit {
+        let mut counts = self.counts.lock();
+        if crashes > counts.crashes {
+            counts.crashes = crashes;
+            (counts.since, counts.good) = (None, 0);
+        }
+        if crashes >= limit {
             return Some(ProbationVerdict::Failed(format!(
-                "{} of its first {calls} calls gave no answer, the last: {}",
-                counts.crashes, counts.last_crash
+                "{crashes} of its first {calls} calls gave no answer, the last: {}",
+                component.last_crash()
             )));
         }
         let differs = counts.harm.clone().or_else(|| {

@@ -7,8 +7,7 @@
 //!
 //! What one component found, another may not know how to remove: after a difference in `get-all`, the witness does the rest of the run. What the
 //! new one fails to change, the witness changes in the same run, since a route can be changed twice without harm. Not after a call without
-//! an answer: what that sent may not show yet. Where it crashed, the witness changes these routes when they are asked for the next time; where
-//! that succeeds, the crash was a fault.
+//! an answer: what that sent may not show yet.
 //!
 //! Routes come and go between two questions. Before a difference counts, the witness is asked anew, with an empty cache, and then the
 //! new component: only what both of its answers lack counts. Where the witness cannot tell, the call fails and is made again later.
@@ -18,8 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ccm_cloud::{
-    CallFuture, Capability, Descriptor, Failure, LoadBalancers, Node, Reaction, Route, RouteChangeError, RouteOutcome,
-    RouteSource, RouteWish, Routes,
+    CallFuture, Descriptor, Failure, LoadBalancers, Node, Reaction, Route, RouteChangeError, RouteOutcome, RouteSource,
+    RouteWish, Routes,
 };
 
 use super::Slot;
@@ -60,7 +59,7 @@ impl<C: Component> Routes for RouteRun<C> {
                 None => Found::Known(probation.witness.get_all(nodes).await?),
                 Some(Err(failure)) if !is_suspect(&failure) => return Err(failure),
                 Some(answer) => {
-                    let found = compared(answer, nodes, handle, probation).await;
+                    let found = compared(answer, nodes, handle.provider(), probation).await;
                     handle.judge();
                     found?
                 }
@@ -86,22 +85,7 @@ impl<C: Component> RouteRun<C> {
         if let Some(failure) = handle.if_taken_back() {
             return Err(failure.into());
         }
-        let gone: Vec<_> = obsolete.iter().map(|route| (&route.name, &route.destination_cidr)).collect();
-        let asked = probation.fingerprint(&(CHANGE, gone, &wanted));
-        if let Some(why) = probation.take_crash(asked) {
-            let known = probation.witness.change(obsolete, wanted).await;
-            if known.is_ok() && faults(&known).is_none() {
-                probation.fails(CHANGE, &why, true);
-            }
-            handle.judge();
-            return known;
-        }
         let answer = handle.provider().change(obsolete.clone(), wanted.clone()).await;
-        if let Err(RouteChangeError::Crashed(failure)) = &answer
-            && handle.has_crashed(CHANGE, failure, Capability::Routes, probation)
-        {
-            probation.keep_crash(asked, failure);
-        }
         let answer = match faults(&answer) {
             None => {
                 probation.answers_well();
@@ -149,12 +133,9 @@ enum Found {
 async fn compared<C: Component>(
     answer: Result<Vec<Route>, Failure>,
     nodes: Vec<Node>,
-    handle: &Handle<C>,
+    provider: &C,
     probation: &Probation<C>,
 ) -> Result<Found, Failure> {
-    let failure = answer.as_ref().err();
-    let has_crashed =
-        failure.is_some_and(|failure| handle.has_crashed(GET_ALL, failure, Capability::Routes, probation));
     let mut known = probation.witness.get_all(nodes.clone()).await;
     let differs = match (&answer, &known) {
         (Ok(found), Ok(proven)) => !differences(found, proven).is_empty(),
@@ -173,7 +154,7 @@ async fn compared<C: Component>(
                 probation.answers_well();
                 return Ok(Found::Own(found));
             }
-            let again = handle.provider().get_all(nodes).await;
+            let again = provider.get_all(nodes).await;
             let again = again.as_ref().map_or_else(|_| first.clone(), |again| differences(again, &known));
             if let Some(what) = first.intersection(&again).next() {
                 probation.differs(GET_ALL, what);
@@ -181,7 +162,7 @@ async fn compared<C: Component>(
             Ok(Found::Known(known))
         }
         (Err(failure), Ok(known)) => {
-            probation.fails(GET_ALL, &failure.to_string(), has_crashed);
+            probation.differs(GET_ALL, &failure.to_string());
             Ok(Found::Known(known))
         }
         // It never had to do with routes: nothing is known of what the new one finds.

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
 use super::{News, ProbationSettings, Refusals, Slot};
-use crate::component::Component;
+use crate::component::{Component, Crashes};
 use crate::release::{Release, Version};
 
 /// Of a component that was compared with whoever is proven now.
@@ -124,7 +124,7 @@ pub(crate) struct Fake {
     /// The same for calls that change load balancers, where it is another thing.
     when_changing: Mutex<Option<Does>>,
     cloud: Arc<Cloud>,
-    calls: AtomicU32,
+    crashes: Mutex<Crashes>,
     last_crash: Mutex<String>,
     /// How often its cache was emptied.
     pub(crate) forgot: AtomicU32,
@@ -155,7 +155,7 @@ impl Fake {
             does: Mutex::new(does),
             when_changing: Mutex::default(),
             cloud: Arc::clone(cloud),
-            calls: AtomicU32::new(0),
+            crashes: Mutex::default(),
             last_crash: Mutex::default(),
             forgot: AtomicU32::new(0),
             remembers: AtomicBool::new(false),
@@ -207,13 +207,14 @@ impl Fake {
     /// What it does this time.
     fn acts(&self, function: &'static str) -> Does {
         *self.asked.lock().entry(function).or_default() += 1;
-        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.crashes.lock().calls += 1;
         *self.does.lock()
     }
 
     fn crashed(&self, function: &'static str) -> Failure {
         let text = format!("{function}: it crashed");
         self.last_crash.lock().clone_from(&text);
+        self.crashes.lock().count += 1;
         Failure::new(Reaction::Retry, text)
     }
 

@@ -3,7 +3,6 @@
 mod balancers;
 mod cluster;
 mod configuration;
-mod crashes;
 mod exchange;
 mod machines;
 mod provider_ids;

@@ -445,7 +445,8 @@ async fn a_secret_in_a_field_of_a_service_does_not_reach_a_guest() {
         let [shifted] = outcome.changes.as_slice() else { panic!("{outcome:?}") };
         shifted.chars().map(|c| char::from_u32(u32::from(c) - 1).unwrap()).collect::<String>()
     };
-    let rows: [(&str, fn(&mut Service, String), &str); 5] = [
+    type Write = fn(&mut Service, String);
+    let rows: [(&str, Write, &str); 5] = [
         ("spec.ports[].name", |service, text| service.ports[0].name = text, r#"[ServicePort { name: "http""#),
         (
             "spec.ports[].appProtocol",

@@ -10,7 +10,7 @@ use ccm_egress::SourceState;
 use tokio::sync::watch;
 
 use super::{Does, Fake};
-use crate::component::{Component, Reconciled};
+use crate::component::{Component, Crashes, Reconciled};
 
 impl Cluster for Fake {
     fn descriptor(&self) -> Arc<Descriptor> {
@@ -23,12 +23,12 @@ impl Cluster for Fake {
 }
 
 impl Component for Fake {
-    fn calls(&self) -> u32 {
-        self.calls.load(Ordering::Relaxed)
+    fn crashes(&self) -> Crashes {
+        *self.crashes.lock()
     }
 
-    fn has_crashed(&self, failure: &Failure) -> bool {
-        failure.message == *self.last_crash.lock()
+    fn last_crash(&self) -> String {
+        self.last_crash.lock().clone()
     }
 
     fn forget(&self) {
@@ -37,7 +37,7 @@ impl Component for Fake {
     }
 
     fn has(&self, _capability: Capability) -> bool {
-        !self.is(Does::Lack)
+        true
     }
 
     fn recoveries(&self) -> Vec<watch::Receiver<u64>> {

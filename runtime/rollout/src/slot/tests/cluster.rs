@@ -53,13 +53,11 @@ async fn what_both_fail_at_is_nobodys_fault_and_a_cloud_that_asks_for_a_pause_ge
 #[tokio::test]
 async fn the_proven_one_does_not_begin_anew_at_once_what_crashed_with_the_cloud_half_changed() {
     let (rig, _) = Rig::trying(Does::CrashAfterwards, faults(2));
-    for before in [None, Some(1)] {
-        assert!(reconcile(&rig).await.is_err());
-        assert_eq!((rig.is_on_probation(), rig.proven.asked.lock().get("reconcile").copied()), (true, before));
-        // The next run is the proven one's, and tells whose fault it was.
-        assert_eq!(reconcile(&rig).await, Ok(vec![]));
-    }
-    assert_eq!(rig.why("2").unwrap(), "2 of its first 2 calls gave no answer, the last: reconcile: it crashed");
+    assert!(reconcile(&rig).await.is_err());
+    assert_eq!((rig.is_on_probation(), rig.proven.asked.lock().get("reconcile")), (true, None));
+    assert!(reconcile(&rig).await.is_err());
+    assert!(rig.why("2").unwrap().contains("gave no answer"));
+    assert_eq!(reconcile(&rig).await, Ok(vec![]));
 }
 
 /// Only a crash was known as no answer.

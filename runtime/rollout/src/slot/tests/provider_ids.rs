@@ -40,9 +40,9 @@ async fn no_node_gets_its_provider_id_on_the_word_of_a_component_on_probation_al
     assert!(why.ends_with(&format!("the last: instances.find: {what}")), "{why}");
 }
 
-/// It may be right, of machines that the last good one has never heard of. That neither refuses nor proves it.
+/// It may be right, of machines that the last good one has never heard of, and be its repair.
 #[tokio::test]
-async fn where_the_last_good_one_does_not_know_the_machine_the_node_waits() {
+async fn where_the_last_good_one_does_not_know_the_machine_the_node_waits_until_the_new_one_is_proven() {
     let at_once = ProbationSettings { time: Duration::ZERO, calls: 1, faults: 1 };
     for (witness, told, why) in [
         (Does::Lose, Reaction::Retry, "it does not find the machine"),
@@ -55,12 +55,15 @@ async fn where_the_last_good_one_does_not_know_the_machine_the_node_waits() {
     ] {
         let (rig, _) = Rig::trying(Does::Right, at_once);
         rig.proven.does(witness);
+        let recoveries = rig.slot.recoveries();
         let findings = ask(&rig, vec![new_node("a")]).await;
         let [Finding::Unknown(failure)] = findings.as_slice() else { panic!("{witness:?}: {findings:?}") };
         assert_eq!(failure.reaction, told, "{witness:?}: {failure}");
         let text = &failure.message;
         assert!(text.contains("on probation") && text.ends_with(why), "{text}");
-        assert_eq!((rig.is_on_probation(), rig.why("2")), (true, None), "{witness:?}");
+        assert_eq!((rig.is_on_probation(), rig.why("2")), (false, None), "{witness:?}");
+        assert!(recoveries.has_changed().unwrap(), "{witness:?}: whoever waits is woken");
+        assert_eq!(id(&ask(&rig, vec![new_node("a")]).await[0]), ("cloud://a", "2".to_owned()), "{witness:?}");
     }
 }
 
