@@ -2,20 +2,13 @@
 
 use ccm_cloud::Reaction;
 
-use super::{Bench, Call, failure, pods};
+use super::{Bench, Call};
 
 /// The guide says when.
 #[tokio::test(start_paused = true)]
 async fn a_route_that_fails_is_tried_again_after_a_second_at_first_and_every_five_minutes_in_the_end() {
     let mut bench = Bench::new(|_| {});
-    bench.cloud.refused.lock().insert("10.244.1.0/24".to_owned(), failure(Reaction::Retry));
-    bench
-        .play(async |bench| {
-            bench.apply(pods("n1", &["10.244.1.0/24"])).await;
-            bench.listed().await;
-            bench.until(3_600).await;
-        })
-        .await;
+    bench.is_refused_for_an_hour(Reaction::Retry).await;
     let calls = bench.cloud.calls.lock();
     let tries: Vec<u64> =
         calls.iter().filter(|(_, call)| matches!(call, Call::Change(..))).map(|(at, _)| *at).collect();

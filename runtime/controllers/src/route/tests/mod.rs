@@ -254,6 +254,17 @@ impl Bench {
         Self { api, cloud, controller, events, registry, nodes, list, recovery, begun }
     }
 
+    /// An hour with one Node, whose route the cloud always refuses.
+    async fn is_refused_for_an_hour(&mut self, reaction: Reaction) {
+        self.cloud.refused.lock().insert("10.244.1.0/24".to_owned(), failure(reaction));
+        self.play(async |bench| {
+            bench.apply(pods("n1", &["10.244.1.0/24"])).await;
+            bench.listed().await;
+            bench.until(3_600).await;
+        })
+        .await;
+    }
+
     /// Lets the controller work while `story` happens, then stops all in order.
     async fn play(&mut self, story: impl AsyncFnOnce(&mut Self)) {
         let controller = self.controller.take().unwrap();

@@ -77,14 +77,7 @@ async fn a_route_that_fails_is_tried_again_by_itself_and_at_once_when_the_cloud_
 #[tokio::test(start_paused = true)]
 async fn what_is_wrong_with_the_wish_itself_waits_for_another_one() {
     let mut bench = Bench::new(|settings| settings.period = Duration::from_secs(300));
-    bench.cloud.refused.lock().insert("10.244.1.0/24".to_owned(), failure(Reaction::Invalid));
-    bench
-        .play(async |bench| {
-            bench.apply(pods("n1", &["10.244.1.0/24"])).await;
-            bench.listed().await;
-            bench.until(3_600).await;
-        })
-        .await;
+    bench.is_refused_for_an_hour(Reaction::Invalid).await;
     assert!(bench.looks().len() > 9, "{:?}", bench.looks());
     assert_eq!((bench.changes().len(), bench.told().len()), (1, 1));
 }
