@@ -35,7 +35,7 @@ use ccm_sdk::words::few;
 use ccm_sdk::{Done, cache};
 
 use crate::annotations as names;
-use crate::api::octavia::{self, Balancer, Listener};
+use crate::api::octavia::{self, Balancer, Listener, Member};
 use crate::config::Config;
 use crate::desired::Port;
 
@@ -442,13 +442,20 @@ impl Work<'_> {
 /// With members in the subnet of those that are there: which one the Service asks for cannot be read.
 fn beside(ports: &[Port], known: &Known) -> Result<Vec<Port>, Failure> {
     let mut ports = ports.to_vec();
-    for (.., pool) in known.iter().filter(|(.., pool)| !pool.is_empty()) {
-        if let Some(there) = octavia::members(pool)?.into_iter().next() {
-            for member in ports.iter_mut().flat_map(|port| &mut port.members) {
-                member.subnet_id.clone_from(&there.subnet_id);
-            }
-            break;
+    if let Some(there) = member_there(known)? {
+        for member in ports.iter_mut().flat_map(|port| &mut port.members) {
+            member.subnet_id.clone_from(&there.subnet_id);
         }
     }
     Ok(ports)
+}
+
+/// A member that the Service has, of whichever port, as Octavia has it.
+fn member_there(known: &Known) -> Result<Option<Member>, Failure> {
+    for (.., pool) in known.iter().filter(|(.., pool)| !pool.is_empty()) {
+        if let Some(there) = octavia::members(pool)?.into_iter().next() {
+            return Ok(Some(there));
+        }
+    }
+    Ok(None)
 }

@@ -16,6 +16,9 @@ use crate::certificate;
 use crate::desired::{self, Fixed, Parts};
 use crate::service_spec::Problems;
 
+/// The host takes a Service with a new address for done.
+const ADDRESS_FIRST: &str = "the address of the Service comes first, and the size is tried again with the next change, or when all load balancers are compared";
+
 /// Why something was not changed.
 enum Unchanged {
     /// The cloud refuses the change.
@@ -58,7 +61,7 @@ impl Work<'_> {
             return Err(refused);
         }
         done.warn(CONFIG_ERROR, format!("nothing but the droplets follows the Nodes: {}", refused.message));
-        self.settled_unless(left_out, balancer, done)
+        self.settled_unless(None, left_out, balancer, done)
     }
 
     /// The droplets that an existing one should have.
@@ -127,39 +130,43 @@ impl Work<'_> {
                 return Err(Unchanged::Refused(unknown));
             }
             let left_out = self.follow(balancer, chosen, done)?;
-            return Ok(self.settled_unless(left_out, balancer, done)?);
+            return Ok(self.settled_unless(None, left_out, balancer, done)?);
         }
         // Who follows the Nodes asks for no other size.
         let size = |waits: Option<Failure>| waits.filter(|_| scope == Scope::All);
         let wanted = &plan.droplet_ids;
-        let (has, vpc) = (balancer.droplet_ids.clone(), balancer.vpc_uuid.clone());
-        let mut left_out = LeftOut::known(&lacking(&has, wanted), Some(&vpc));
+        let has = balancer.droplet_ids.clone();
+        let mut left_out = self.left_out(balancer, wanted);
         let (mut possible, mut waits) = size::possible(balancer, plan);
         possible.droplet_ids = left_out.rest(wanted, &has);
         if scope.differences(balancer, &possible).is_empty() {
-            let waits = both(size(waits), self.waiting(&left_out, balancer, chosen, done));
-            return Ok(self.settled_unless(waits, balancer, done)?);
+            let left_out = self.waiting(&left_out, balancer, chosen, done);
+            return Ok(self.settled_unless(size(waits), left_out, balancer, done)?);
         }
         let mut written = size::write(balancer, &possible, scope)?;
         if api::is_about_droplets(&written.answer) {
             if left_out.ask(&written.answer, &possible.droplet_ids, &has) {
                 possible.droplet_ids = left_out.rest(wanted, &has);
                 if scope.differences(balancer, &possible).is_empty() {
-                    let waits = both(size(waits), self.waiting(&left_out, balancer, chosen, done));
-                    return Ok(self.settled_unless(waits, balancer, done)?);
+                    let left_out = self.waiting(&left_out, balancer, chosen, done);
+                    return Ok(self.settled_unless(size(waits), left_out, balancer, done)?);
                 }
                 written = size::write(balancer, &possible, scope)?;
             }
             if api::is_about_droplets(&written.answer) {
                 written = size::rest(balancer, &possible, scope, written)?;
             }
-            if api::is_about_droplets(&written.answer) {
+            if !written.is_nothing() && api::is_about_droplets(&written.answer) {
                 return Err(stuck(balancer, wanted, &written.answer, done).into());
             }
         }
-        let waiting = self.waiting(&left_out, balancer, chosen, done);
+        let left_out = self.waiting(&left_out, balancer, chosen, done);
+        let is_nothing = written.is_nothing();
         let Written { answer, parts, waits: refused } = written;
         waits = waits.or(refused);
+        if is_nothing {
+            return Ok(self.settled_unless(size(waits), left_out, balancer, done)?);
+        }
         let changed = match balancers::replaced(&balancer.id, answer)? {
             Replaced::Done(changed) => changed,
             Replaced::Refused(failure) => return Err(Unchanged::Refused(failure)),
@@ -173,25 +180,52 @@ impl Work<'_> {
         done.outcome.changes.push(format!("changed {}: {}", balancer.id, parts.join(", ")));
         // The droplets do not wait for a tag.
         self.mark(balancer, done);
-        Ok(self.settled_unless(both(size(waits), waiting), &changed, done)?)
+        Ok(self.settled_unless(size(waits), left_out, &changed, done)?)
     }
 
     fn settled(&self, balancer: &Balancer, done: &mut Done) -> Result<Vec<Ingress>, Failure> {
         settled(self.service, balancer, self.service_spec, done)
     }
 
-    /// The same where something waits.
+    /// The same where the size waits, or Nodes do. A Service without its address gets that first, and comes again when all are compared.
     fn settled_unless(
         &self,
-        waits: Option<Failure>,
+        size: Option<Failure>,
+        left_out: Option<Failure>,
         balancer: &Balancer,
         done: &mut Done,
     ) -> Result<Vec<Ingress>, Failure> {
         let ingress = self.settled(balancer, done)?;
-        waits.map_or(Ok(ingress), Err)
+        if !self.lacks(&ingress) {
+            return both(size, left_out).map_or(Ok(ingress), Err);
+        }
+        if let Some(Failure { message, .. }) = size {
+            done.warn(IMMUTABLE, format!("{message}; {ADDRESS_FIRST}"));
+        }
+        Ok(ingress)
     }
 
-    /// Why Nodes wait. A Service without address gets that first, and comes again when all are compared.
+    /// Whether the Service has none of these addresses: none at all, or those of one that is gone.
+    fn lacks(&self, ingress: &[Ingress]) -> bool {
+        let has = |wanted: &Ingress| {
+            let mut all = self.service.ingress.iter();
+            all.any(|own| (&own.ip, &own.hostname) == (&wanted.ip, &wanted.hostname))
+        };
+        !ingress.iter().any(has)
+    }
+
+    /// Those of the wanted droplets that it goes without. The look that gives the Service its address asks for them once more, as the next
+    /// look may be an hour later. It reads and tries no write: one of another VPC is left out for good.
+    fn left_out<'b>(&self, balancer: &'b Balancer, wanted: &[u64]) -> LeftOut<'b> {
+        let mut left_out = LeftOut::known(&lacking(&balancer.droplet_ids, wanted), Some(&balancer.vpc_uuid));
+        let ingress = desired::ingress(self.service, balancer, self.service_spec.hostname.as_deref());
+        if !ingress.is_empty() && self.lacks(&ingress) {
+            left_out.ask_again();
+        }
+        left_out
+    }
+
+    /// Why Nodes wait.
     fn waiting(
         &self,
         left_out: &LeftOut<'_>,
@@ -199,8 +233,7 @@ impl Work<'_> {
         chosen: &Chosen<'_>,
         done: &mut Done,
     ) -> Option<Failure> {
-        let told = left_out.tell(&format!("load balancer {}", balancer.id), chosen, done);
-        told.filter(|_| !self.service.ingress.is_empty())
+        left_out.tell(&format!("load balancer {}", balancer.id), chosen, done)
     }
 
     /// Changes nothing but the droplets: the rest stays as the cloud has it. Returns why Nodes wait.
@@ -209,7 +242,7 @@ impl Work<'_> {
         if balancer.status != "active" {
             return Ok(None);
         }
-        let mut left_out = LeftOut::known(&lacking(has, wanted), Some(&balancer.vpc_uuid));
+        let mut left_out = self.left_out(balancer, wanted);
         let mut new = lacking(has, &left_out.rest(wanted, has));
         if !new.is_empty() {
             let mut answer = add(balancer, &new)?;

@@ -2,7 +2,8 @@
 //! another VPC, would keep new Nodes, new ports and new load balancers from everybody.
 //!
 //! The cloud is asked which ones it means, what is written goes without them, and their Nodes are named. They are tried again in a
-//! while: a droplet may appear.
+//! while: a droplet may appear. A new load balancer is done with its address, and the host looks at it again an hour later, when it
+//! compares all: so the look that gives the address asks for them once more.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -70,6 +71,18 @@ impl<'a> LeftOut<'a> {
         left_out
     }
 
+    /// Asks for them once more, the newest first, as those are the likeliest to have appeared.
+    pub(super) fn ask_again(&mut self) {
+        let known = std::mem::take(&mut self.droplets);
+        let ids: Vec<u64> = known.keys().rev().take(MOST_SINGLE).copied().collect();
+        let there = self.ask_for(&ids);
+        for (id, refused) in known {
+            if !there.contains(&id) && !self.droplets.contains_key(&id) {
+                self.droplets.insert(id, refused);
+            }
+        }
+    }
+
     /// Whether a droplet of that VPC is refused; none: it is gone.
     fn is_refused(&self, vpc: &str) -> bool {
         vpc.is_empty() || self.vpc.is_some_and(|own| !own.eq_ignore_ascii_case(vpc))
@@ -121,22 +134,29 @@ impl<'a> LeftOut<'a> {
         let mut ids = [in_turn(&ids), in_turn(&others)].concat();
         ids.truncate(MOST_SINGLE);
         asked.retain(|id| !ids.contains(id));
-        let requests = ids.iter().map(|id| droplets::get(&id.to_string())).collect();
-        for (id, answer) in ids.iter().copied().zip(send_all(requests)) {
-            match answer.and_then(droplets::one) {
-                Ok(None) => drop(self.droplets.insert(id, Refused::of(String::new()))),
-                Ok(Some(droplet))
-                    if droplet.id == id && !droplet.vpc_uuid.is_empty() && self.is_refused(&droplet.vpc_uuid) =>
-                {
-                    self.droplets.insert(id, Refused::of(droplet.vpc_uuid));
-                }
-                Ok(Some(_)) | Err(_) => {}
-            }
-        }
+        self.ask_for(&ids);
         if are_more {
             asked.extend(ids.iter().filter(|id| !self.droplets.contains_key(id)));
             cache::put_json(&key, &asked, ASKED_FOR);
         }
+    }
+
+    /// Those that are gone or elsewhere are left out; returns those that are there. What cannot be asked is neither.
+    fn ask_for(&mut self, ids: &[u64]) -> Vec<u64> {
+        let mut there = vec![];
+        let requests = ids.iter().map(|id| droplets::get(&id.to_string())).collect();
+        for (id, answer) in ids.iter().copied().zip(send_all(requests)) {
+            match answer.and_then(droplets::one) {
+                Ok(None) => drop(self.droplets.insert(id, Refused::of(String::new()))),
+                Ok(Some(droplet)) if droplet.id != id => {}
+                Ok(Some(droplet)) if !droplet.vpc_uuid.is_empty() && self.is_refused(&droplet.vpc_uuid) => {
+                    self.droplets.insert(id, Refused::of(droplet.vpc_uuid));
+                }
+                Ok(Some(_)) => there.push(id),
+                Err(_) => {}
+            }
+        }
+        there
     }
 
     /// Each keeps its own time: Nodes that come and go would postpone the others for ever.

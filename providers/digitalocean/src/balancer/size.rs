@@ -79,10 +79,16 @@ fn annotated(failure: Failure, plan: &Spec) -> Failure {
 /// What has come of a write.
 pub(super) struct Written {
     pub(super) answer: Answer,
-    /// What was written, for people.
+    /// What was written, for people. Nothing where the size is all that differs, and waits.
     pub(super) parts: Vec<String>,
     /// Why the size was not.
     pub(super) waits: Option<Failure>,
+}
+
+impl Written {
+    pub(super) fn is_nothing(&self) -> bool {
+        self.parts.is_empty()
+    }
 }
 
 fn put(balancer: &Balancer, plan: &Spec) -> Result<Answer, Failure> {
@@ -95,7 +101,7 @@ fn put(balancer: &Balancer, plan: &Spec) -> Result<Answer, Failure> {
 ///
 /// # Errors
 ///
-/// There is no answer, or the cloud refuses the size and nothing else differs.
+/// There is no answer.
 pub(super) fn write(balancer: &Balancer, plan: &Spec, scope: Scope) -> Result<Written, Failure> {
     let answer = put(balancer, plan)?;
     let written = Written { answer, parts: scope.differences(balancer, plan), waits: None };
@@ -106,7 +112,7 @@ pub(super) fn write(balancer: &Balancer, plan: &Spec, scope: Scope) -> Result<Wr
 ///
 /// # Errors
 ///
-/// There is no answer, or the cloud refuses the size and nothing else differs.
+/// There is no answer.
 pub(super) fn rest(balancer: &Balancer, plan: &Spec, scope: Scope, written: Written) -> Result<Written, Failure> {
     if written.waits.is_some() || !can_wait(balancer, plan) || !may_be_about_size(&written.answer) {
         return Ok(written);
@@ -120,13 +126,13 @@ pub(super) fn rest(balancer: &Balancer, plan: &Spec, scope: Scope, written: Writ
     let plan_now = without(balancer, plan);
     let parts = scope.differences(balancer, &plan_now);
     let left = Duration::from_secs(refused.again).saturating_sub(clock::since_epoch());
-    let failure = match answer.done() {
+    let failure = match answer.clone().done() {
         Err(failure) if !takes_none => Failure { message: refused.message.clone(), ..failure },
         _ => Failure::pending(refused.message.clone()).after(left),
     };
     let failure = annotated(failure, plan);
     if parts.is_empty() {
-        return Err(failure);
+        return Ok(Written { answer, parts, waits: Some(failure) });
     }
     let answer = put(balancer, &plan_now)?;
     if answer.status() < 300 {

@@ -3,30 +3,29 @@
 //! A port keeps all its other groups, and is changed only as it was read: nobody's change in between is lost. Where groups are not managed
 //! any more, the group of a Service goes, as with the Go manager.
 
+mod rules;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
 use ccm_sdk::cidr::Cidr;
 use ccm_sdk::find::Machines;
-use ccm_sdk::types::{Backend, Failure, IpFamily, Protocol, Reaction, Service};
+use ccm_sdk::types::{Backend, Failure, IpFamily, Reaction, Service};
 use ccm_sdk::{Answer, Done, cache, send_all};
 
+pub(super) use self::rules::changes;
+use self::rules::{following, opens, outlived, rules, sources};
 use super::refusal::both;
 use super::work::Work;
-use crate::api::floating_ips;
 use crate::api::groups::{self, Group, NewRule, Rule};
 use crate::api::neutron_type;
 use crate::api::octavia::Balancer;
 use crate::api::ports::{self, Port};
 use crate::config::Config;
-use crate::desired::{self, everybody};
+use crate::desired;
 use crate::find::Servers;
 use crate::names;
-use crate::service_spec::Ranges;
-
-/// How long the range of a subnet, which cannot change, is kept.
-const SUBNET: Duration = Duration::from_secs(3_600);
 
 /// How long it is believed that a Service has no group, where groups are not managed.
 const NONE: Duration = Duration::from_secs(3_600);
@@ -45,11 +44,13 @@ pub(super) struct Opened {
     members: Vec<Port>,
     /// The other ports of the Nodes.
     others: Vec<Port>,
+    /// What is not open that should be, of a Service that is refused.
+    unopened: Result<(), Failure>,
 }
 
 /// Before members change: traffic comes to new ones at once. Makes the group and the rules that are missing, and gives it to the ports of
 /// the Nodes. Nothing where groups are not managed. While Octavia is at work members do not change, and nothing but the rules of OVN counts;
-/// as long as the Service is not served as it is, those open no other node port.
+/// as long as the Service is not served as it is, those open no node port that its members do not come to.
 pub(super) fn open(
     work: &Work<'_>,
     balancer: &Balancer,
@@ -75,14 +76,20 @@ pub(super) fn open(
             made
         }
     };
-    let (mut old, mut narrowed, mut of_doubles) = (vec![], Ok(()), Ok(()));
+    let (mut old, mut narrowed, mut of_doubles, mut unopened) = (vec![], Ok(()), Ok(()), Ok(()));
     if is_served || work.has_ranges() {
         let sources = sources(work, balancer)?;
         let mut wanted = rules(work, &group.id, &sources);
         if !is_served {
             // The double goes, with its rules.
             let has = || std::iter::once(&group).chain(&doubles).flat_map(|group| &group.rules);
-            wanted.retain(|new| has().any(|rule| opens(rule, new)));
+            let is_open = |new: &NewRule| has().any(|rule| opens(rule, new));
+            let followed = if is_at_rest { following(work, balancer, &group, is_open) } else { Ok(vec![]) };
+            let followed = followed.unwrap_or_else(|failure| {
+                unopened = Err(failure);
+                vec![]
+            });
+            wanted.retain(|new| is_open(new) || followed.contains(new));
         }
         let (new, others) = changes(&wanted, &group.rules);
         make(&new, done)?;
@@ -95,6 +102,11 @@ pub(super) fn open(
     } else {
         // They stay as they are.
         doubles = vec![];
+        if is_at_rest {
+            old = ids(&outlived(work, balancer, &group));
+            let is_open = |new: &NewRule| group.rules.iter().any(|rule| opens(rule, new));
+            unopened = following(work, balancer, &group, is_open).and_then(|new| make(&new, done));
+        }
     }
     if !is_at_rest {
         return narrowed.and(of_doubles).map(|()| None);
@@ -107,8 +119,8 @@ pub(super) fn open(
     });
     match given {
         // The doubles go, whatever rules they have.
-        Ok((members, others)) => narrowed.map(|()| Some(Opened { group, doubles, old, members, others })),
-        Err(failure) => Err(both(failure, narrowed.and(of_doubles))),
+        Ok((members, others)) => narrowed.map(|()| Some(Opened { group, doubles, old, members, others, unopened })),
+        Err(failure) => Err(both(failure, narrowed.and(of_doubles).and(unopened))),
     }
 }
 
@@ -127,7 +139,7 @@ fn ids(rules: &[&Rule]) -> Vec<String> {
 
 /// When members have changed: old rules go, and ports of others lose the group. Where groups are not managed, none is left.
 pub(super) fn close(work: &Work<'_>, opened: Option<Opened>, done: &mut Done) -> Result<(), Failure> {
-    let Some(Opened { group, doubles, old, members, others }) = opened else {
+    let Some(Opened { group, doubles, old, members, others, unopened }) = opened else {
         return if work.config.balancers.manages_security_groups { Ok(()) } else { leave(work.service, done) };
     };
     delete_rules(&old, &group.name, done)?;
@@ -138,7 +150,7 @@ pub(super) fn close(work: &Work<'_>, opened: Option<Opened>, done: &mut Done) ->
     left.sort_by(|one, other| one.id.cmp(&other.id));
     left.dedup_by(|one, other| one.id == other.id);
     change(Direction::Take, left, &group.id, done)?;
-    doubles.iter().try_for_each(|double| remove(double, done))
+    doubles.iter().try_for_each(|double| remove(double, done)).and(unopened)
 }
 
 fn delete_rules(old: &[String], group: &str, done: &mut Done) -> Result<(), Failure> {
@@ -192,114 +204,6 @@ fn of(service: &Service) -> Result<Vec<Group>, Failure> {
     own.retain(|group| group.name == name);
     own.sort_by(|one, other| one.id.cmp(&other.id));
     Ok(own)
-}
-
-/// Where members get their traffic from.
-fn sources(work: &Work<'_>, balancer: &Balancer) -> Result<Vec<Cidr>, Failure> {
-    // OVN leaves the client's address as it is.
-    if work.is_ovn() {
-        return Ok(match &work.spec.ranges {
-            Ranges::Everybody => Cidr::masked(everybody(work.family(Some(balancer)))).into_iter().collect(),
-            Ranges::Only(networks) => networks.clone(),
-        });
-    }
-    let subnet = work.member_subnet(Some(&balancer.vip_subnet_id)).unwrap_or(&balancer.vip_subnet_id);
-    let key = format!("subnet/{subnet}");
-    let kept: Option<String> = cache::get_json(&key);
-    let text = match kept {
-        Some(text) => text,
-        None => {
-            let found = floating_ips::subnet(subnet)?;
-            let found = found.ok_or_else(|| {
-                let from = named_by(work, balancer, subnet);
-                Failure::retry(format!("the subnet of the members, {subnet:?}, is not there; {from}"))
-            })?;
-            cache::put_json(&key, &found.cidr, SUBNET);
-            found.cidr
-        }
-    };
-    let range = Cidr::masked(&text).ok_or_else(|| {
-        let from = named_by(work, balancer, subnet);
-        Failure::retry(format!("subnet {subnet:?} of the members has the range {text:?}, which is no CIDR; {from}"))
-    })?;
-    Ok(vec![range])
-}
-
-/// Where somebody can name another subnet for the members.
-fn named_by(work: &Work<'_>, balancer: &Balancer, subnet: &str) -> String {
-    let [members, own] = [crate::annotations::MEMBER_SUBNET, crate::annotations::SUBNET];
-    let place = &work.spec.place;
-    let (annotation, key) = match (place.member_subnet.is_some(), place.subnet.is_some()) {
-        (true, _) => (members, "member-subnet-id"),
-        (false, true) => (own, "subnet-id"),
-        (false, false) => {
-            return format!("it is that of load balancer {}: name another with annotation {members}", balancer.id);
-        }
-    };
-    match work.service.annotation(annotation) {
-        Some(named) if named == subnet => format!("correct annotation {annotation}"),
-        _ => format!("correct {key} in the cloud.conf"),
-    }
-}
-
-fn rules(work: &Work<'_>, group: &str, sources: &[Cidr]) -> Vec<NewRule> {
-    let ports = work.service.ports.iter().filter_map(|port| {
-        let protocol = match port.protocol {
-            Protocol::Tcp => "tcp",
-            Protocol::Udp => "udp",
-            Protocol::Sctp => "sctp",
-        };
-        Some((protocol, port.node_port.filter(|port| *port > 0)?))
-    });
-    let health = work.service.health_check_node_port.filter(|port| *port > 0).map(|port| ("tcp", port));
-    let all: BTreeSet<(&str, u16)> = ports.chain(health).collect();
-    let rule = |(protocol, port): (&str, u16), source: &Cidr| NewRule {
-        security_group_id: group.to_owned(),
-        direction: "ingress".to_owned(),
-        ethertype: if source.width() == 128 { "IPv6" } else { "IPv4" }.to_owned(),
-        protocol: protocol.to_owned(),
-        port_range_min: port,
-        port_range_max: port,
-        remote_ip_prefix: source.to_string(),
-    };
-    all.into_iter().flat_map(|port| sources.iter().map(move |source| rule(port, source))).collect()
-}
-
-/// Whether a rule lets anybody in at the port of a new one.
-fn opens(rule: &Rule, new: &NewRule) -> bool {
-    new.direction == rule.direction
-        && new.ethertype.eq_ignore_ascii_case(&rule.ethertype)
-        && rule.protocol.as_deref().is_none_or(|own| protocol_of(own).eq_ignore_ascii_case(&new.protocol))
-        && rule.port_range_min.is_none_or(|first| first <= new.port_range_min)
-        && rule.port_range_max.is_none_or(|last| last >= new.port_range_max)
-}
-
-/// What is missing, and what is too much. Rules are the same by what they let in, as for Neutron, which has no second one of those: it may
-/// be written in another form.
-pub(super) fn changes<'r>(wanted: &[NewRule], has: &'r [Rule]) -> (Vec<NewRule>, Vec<&'r Rule>) {
-    let same = |new: &NewRule, rule: &Rule| {
-        let family = if new.ethertype == "IPv6" { IpFamily::Ipv6 } else { IpFamily::Ipv4 };
-        let network = rule.remote_ip_prefix.as_deref().unwrap_or(everybody(family));
-        opens(rule, new)
-            && rule.protocol.is_some()
-            && (rule.port_range_min, rule.port_range_max) == (Some(new.port_range_min), Some(new.port_range_max))
-            && Cidr::masked(network) == Cidr::masked(&new.remote_ip_prefix)
-            && rule.remote_group_id.is_none()
-            && rule.remote_address_group_id.is_none()
-    };
-    let new = wanted.iter().filter(|new| !has.iter().any(|rule| same(new, rule))).cloned().collect();
-    let old = has.iter().filter(|rule| !wanted.iter().any(|new| same(new, rule))).collect();
-    (new, old)
-}
-
-/// A protocol may have its number.
-fn protocol_of(text: &str) -> &str {
-    match text {
-        "6" => "tcp",
-        "17" => "udp",
-        "132" => "sctp",
-        name => name,
-    }
 }
 
 /// The groups of many Services, with the ports of all Nodes.

@@ -75,17 +75,24 @@ pub(super) fn members(
     let mut plan = Plan { work, balancer, seen, steps: vec![], last: vec![], used: BTreeSet::new(), waits: false };
     let mut whole = true;
     for port in ports {
-        let wanted = (port.listener.protocol.as_str(), port.listener.protocol_port);
-        let mut all = listeners.iter().filter(|(.., pool)| !pool.is_empty());
-        let it = all.clone().find(|(_, protocol, number, _)| (protocol.as_str(), *number) == wanted);
-        whole &= it.is_some();
-        // One of another protocol serves the port until it goes.
-        let it = it.or_else(|| all.find(|(_, protocol, number, _)| collide(protocol, *number, &port.listener)));
+        let it = serving(listeners, &port.listener);
+        whole &= it.is_some_and(|(_, protocol, ..)| *protocol == port.listener.protocol);
         if let Some((.., pool)) = it {
             plan.members(port, pool);
         }
     }
     (plan.steps, whole)
+}
+
+/// The own listener that hands the clients of a port to a pool. One of another protocol serves the port until it goes.
+pub(super) fn serving<'k>(
+    listeners: &'k Known,
+    wanted: &desired::Listener,
+) -> Option<&'k (String, String, u16, String)> {
+    let mut all = listeners.iter().filter(|(.., pool)| !pool.is_empty());
+    let is_it = |protocol: &str, number| (protocol, number) == (wanted.protocol.as_str(), wanted.protocol_port);
+    let it = all.clone().find(|(_, protocol, number, _)| is_it(protocol, *number));
+    it.or_else(|| all.find(|(_, protocol, number, _)| collide(protocol, *number, wanted)))
 }
 
 /// Whether both cannot be on one load balancer.

@@ -16,6 +16,7 @@ mod many;
 mod owners;
 mod ranges;
 mod refusals;
+mod refused;
 mod rules;
 mod serial;
 mod sharers;

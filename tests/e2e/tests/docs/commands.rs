@@ -50,7 +50,7 @@ pub(super) fn lead_somewhere(name: &str, objects: &[&str]) {
 }
 
 /// The commands of a page's consoles, each in one line, without what it prints and without comments.
-fn typed(page: &str) -> Vec<String> {
+pub(super) fn typed(page: &str) -> Vec<String> {
     let consoles = page.split("```").skip(1).step_by(2).filter_map(|block| block.strip_prefix("console\n"));
     let mut typed: Vec<String> = vec![];
     for console in consoles {

@@ -13,6 +13,7 @@ mod demo;
 mod links;
 mod metrics;
 mod migration;
+mod migration_back;
 mod migration_openstack;
 mod monitoring;
 mod overview;

@@ -1,5 +1,7 @@
 //! Droplets that the cloud refuses: the others do not wait for them.
 
+mod appeared;
+
 use super::*;
 
 const DROPLET: &str = "api GET /v2/droplets/101";

@@ -5,6 +5,8 @@ use super::*;
 /// 2026-11-22T18:00:00Z.
 const NOW: u64 = 1_795_370_400;
 
+const DROPLET: &str = "api GET /v2/droplets/101";
+
 const LAST: &str = "Load Balancer can only be resized once every hour, last resized at: 2026-11-22 17:20:05 +0000 UTC";
 
 fn no(status: u16, message: &str) -> Reply {
@@ -187,5 +189,88 @@ fn one_that_does_not_tell_its_size_is_not_written_without() {
         assert_eq!((&done.outcome.failure, routes(&cloud)), (&None, vec![LIST.to_owned()]));
         let [(reason, told)] = &done.warnings[..] else { panic!("{done:?}") };
         assert!(*reason == "LoadBalancerNotReleased" && told.contains("1 node"), "{reason}: {told}");
+    }
+}
+
+/// The hour counts from when it was made: whoever asks for another size meanwhile has to wait for that, and had no address until then.
+#[test]
+fn a_service_without_address_gets_it_although_its_size_waits_and_the_size_comes_with_the_next_comparison() {
+    const REFUSED: &str = "NodesRefused";
+    let is = |id: u64| Reply::json(200, json!({ "droplet": { "id": id, "name": "x", "vpc_uuid": "" } }).to_string());
+    let waiting = Service { ingress: vec![], ..large() };
+    let with = |droplets: Value| changed("lb-1", json!({ "droplet_ids": droplets }));
+    let cloud_with =
+        |has: &Value| FakeCloud::new().at(NOW).always(LIST, many(std::slice::from_ref(has))).always(GET, one(has));
+    let puts = |cloud: &FakeCloud| routes(cloud).iter().filter(|line| *line == PUT).count();
+    let told = |done: &Done| -> String {
+        let [(reason, message)] = &done.warnings[..] else { panic!("{done:?}") };
+        assert_eq!(*reason, IMMUTABLE);
+        message.clone()
+    };
+    let hour = "lb-1 keeps the size 1 node until 2026-11-22T18:20:05Z, and gets 6 nodes then";
+    let later = "the address of the Service comes first";
+
+    // Nothing else differs.
+    let cloud = cloud_with(&balancer("lb-1")).on(PUT, no(422, LAST));
+    let done = ensure(&config(), &waiting, &nodes());
+    assert_eq!((addresses(&done), puts(&cloud)), (both(), 1));
+    assert!(told(&done).contains(hour) && told(&done).contains(later), "{done:?}");
+    // It is known to wait: its status was lost, perhaps.
+    let done = ensure(&config(), &waiting, &nodes());
+    assert_eq!((addresses(&done), puts(&cloud)), (both(), 1));
+    assert!(told(&done).contains(hour), "{done:?}");
+    // The host takes it for done, until it compares all.
+    let wish = Wish { service: large(), backends: vec![0, 1] };
+    assert_eq!(standings(&config(), &[wish]), [Standing::Differs(vec!["size".to_owned()])]);
+    let done = ensure(&config(), &large(), &nodes());
+    assert_eq!((failure(&done), reasons(&done), puts(&cloud)), ((Reaction::Pending, Some(1_205_000)), vec![], 1));
+    cloud.pass(1_206);
+    let cloud = cloud.on(PUT, one(&changed("lb-1", json!({ "size_unit": 6 }))));
+    assert_eq!(addresses(&ensure(&config(), &large(), &nodes())), both());
+    assert_eq!((puts(&cloud), &body(&cloud, cloud.requests().len() - 1)["size_unit"]), (2, &json!(6)));
+
+    // Something else differs, and is written. The cloud has another reason, or one that sounds like droplets.
+    for why in [LAST, "size_unit exceeds the limit of your account", "6 nodes need 12 droplets"] {
+        for (has, changes) in [(json!([100]), vec!["changed lb-1: droplets".to_owned()]), (json!([100, 101]), vec![])] {
+            let cloud = cloud_with(&with(has)).on(PUT, no(422, why)).on(PUT, one(&balancer("lb-1")));
+            let cloud = cloud.always("api GET /v2/droplets/100", is(100)).always(DROPLET, is(101));
+            let done = ensure(&config(), &waiting, &nodes());
+            assert_eq!(addresses(&done), both(), "{why}");
+            assert!(told(&done).contains(why) && told(&done).contains(later), "{done:?}");
+            assert_eq!((puts(&cloud), done.outcome.changes), (1 + changes.len(), changes), "{why}");
+        }
+    }
+
+    // A Node joins meanwhile, and its droplet is refused.
+    let cloud = cloud_with(&with(json!([100]))).on(PUT, no(422, LAST));
+    assert_eq!(addresses(&ensure(&config(), &waiting, &nodes()[..1])), both());
+    let cloud = cloud.on(PUT, no(422, "droplet 101 does not exist")).on(DROPLET, not_found());
+    let done = ensure(&config(), &waiting, &nodes());
+    assert_eq!((addresses(&done), puts(&cloud)), (both(), 2));
+    assert_eq!(reasons(&done), [REFUSED, IMMUTABLE]);
+}
+
+/// Its status has the address of the one that is gone: clients went there until the size was changed, or while a droplet was refused.
+#[test]
+fn a_service_with_the_address_of_a_former_load_balancer_gets_the_new_one_first_too() {
+    let gone = ["198.51.100.1", "2604:a880::1"].map(Ingress::ip).to_vec();
+    let hostname = [(names::SIZE_UNIT, "6"), (names::HOSTNAME, "lb.example.com")];
+    for (service, told) in [
+        (Service { ingress: gone, ..large() }, both()),
+        // Another one: it has been given a name meanwhile.
+        (settled_service(&hostname), vec![Ingress::hostname("lb.example.com")]),
+    ] {
+        let has = changed("lb-1", json!({ "droplet_ids": [100] }));
+        let cloud = FakeCloud::new().at(NOW).always(GET, one(&has)).on(PUT, no(422, LAST));
+        assert_eq!(addresses(&ensure(&config(), &service, &nodes()[..1])), told);
+        let cloud = cloud.on(PUT, no(422, "droplet 101 does not exist")).on(DROPLET, not_found());
+        assert_eq!(addresses(&ensure(&config(), &service, &nodes())), told);
+        // It is asked for once more, and then waits like any other.
+        let cloud = cloud.on(DROPLET, not_found());
+        assert_eq!(addresses(&ensure(&config(), &service, &nodes())), told);
+        let has_it = Service { ingress: told[..1].to_vec(), ..service };
+        assert_eq!(failure(&ensure(&config(), &has_it, &nodes())), (Reaction::Pending, Some(300_000)));
+        let asked = routes(&cloud).iter().filter(|line| *line == DROPLET).count();
+        assert_eq!(asked, 2);
     }
 }

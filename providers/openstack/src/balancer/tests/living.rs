@@ -279,6 +279,16 @@ fn nodes_are_followed_to_the_pool_that_a_listener_has_now() {
     }
 }
 
+/// It serves its clients with what the Service does not ask for.
+#[test]
+fn a_listener_of_another_protocol_is_replaced_also_where_only_nodes_are_followed() {
+    let tls = with(listener(), json!({ "protocol": "TERMINATED_HTTPS" }));
+    let gone = "load-balancer DELETE /lbaas/listeners/listener-1";
+    let cloud = cloud_of(&balancer(), &[tls], &[pool()], &[member(1), member(2)]).on(gone, Reply::status(204));
+    update_backends(&usual(), &host(), &settled(&[]), &nodes());
+    assert_eq!(written(&cloud), [gone]);
+}
+
 /// A port to watch, which ovn does not keep, would be written at every look.
 #[test]
 fn os_198_ovn_with_a_monitor_and_a_local_service_writes_nothing_the_second_time() {

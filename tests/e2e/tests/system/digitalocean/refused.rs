@@ -1,12 +1,14 @@
 //! Droplets that the cloud refuses as members of a load balancer.
 
-use ccm_sim_digitalocean::{DigitalOcean, Droplet};
+use std::time::Duration;
+
+use ccm_sim_digitalocean::{DigitalOcean, Droplet, Endpoint};
 use kube::api::DeleteParams;
 use serde_json::json;
 
 use super::{Cloud, await_balanced, await_members, initialised, is_served, members, start};
 use crate::look::{await_event, nodes};
-use crate::service_look::{await_reason_with, await_service, change, ips, serve, the};
+use crate::service_look::{await_reason, await_reason_with, await_service, change, ips, serve, the};
 use crate::stage::{LIMIT, Stage};
 
 /// So that no Node goes by itself.
@@ -68,6 +70,31 @@ async fn a_node_of_another_vpc_is_left_out_and_named() {
 
     nodes(client).delete("n202", &DeleteParams::default()).await.unwrap();
     await_service(client, "web", is_served).await;
+    cloud.settled(&stage).await;
+    host.end().await;
+    cloud.check().unwrap();
+}
+
+/// Once it waited for the next comparison, an hour later: what was refused was remembered beyond the look that gave the address.
+#[tokio::test]
+async fn a_droplet_that_appears_while_a_load_balancer_is_made_comes_with_the_address() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let cloud = Cloud::calm().await;
+    cloud.set(|settings| settings.provisioning = Duration::from_secs(1_000));
+    members(client, &cloud, &[101, 102]).await;
+    assert!(cloud.remove_droplet(102));
+    let host = start(&stage, &cloud, &[], &HELD);
+    serve(client, "web", json!({})).await;
+    await_reason(client, "web", "CloudPending").await;
+    assert_eq!(cloud.balancers()[0].spec.droplet_ids, [101]);
+    await_event(client, "web", "Warning", "NodesRefused", &["the new load balancer", "n102"]).await;
+
+    cloud.put_droplet(Droplet::new(102, "n102"));
+    cloud.advance(Duration::from_secs(1_000));
+    let (_, balancer) = await_balanced(client, &cloud, "web").await;
+    assert_eq!(balancer.spec.droplet_ids, [101, 102]);
+    assert_eq!((cloud.done(Endpoint::CreateBalancer), cloud.done(Endpoint::UpdateBalancer)), (1, 1));
     cloud.settled(&stage).await;
     host.end().await;
     cloud.check().unwrap();

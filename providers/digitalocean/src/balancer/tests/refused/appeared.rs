@@ -1,0 +1,115 @@
+//! Droplets that have appeared by the time a new load balancer gets its address.
+
+use super::*;
+
+/// The next comparison of the host may be an hour later. Droplet 101 is very new, or was of another VPC for a moment.
+#[test]
+fn a_droplet_that_is_there_when_a_new_one_gets_its_address_comes_with_the_address() {
+    let in_v1 = Config { vpc: Some("v-1".to_owned()), ..config() };
+    let has = changed("lb-1", json!({ "droplet_ids": [100], "vpc_uuid": "v-1" }));
+    let new =
+        changed("lb-1", json!({ "droplet_ids": [100], "vpc_uuid": "v-1", "status": "new", "ip": "", "ipv6": "" }));
+    let waiting = service(&[(names::ID, "lb-1")]);
+    // Made without it a moment ago, and active now.
+    let made = |no: Reply, droplet_then: Reply| {
+        let cloud = FakeCloud::new()
+            .on(LIST, many(&[]))
+            .on(POST, no)
+            .on("api GET /v2/droplets/100", droplet(100, "v-1"))
+            .on(DROPLET, droplet_then)
+            .on(POST, one(&new));
+        assert_eq!(failure(&ensure(&in_v1, &service(&[]), &nodes())), (Reaction::Pending, Some(2_000)));
+        assert_eq!(body(&cloud, cloud.requests().len() - 1)["droplet_ids"], json!([100]));
+        let mut cloud = cloud;
+        // While it has no address nothing else is asked for: neither when it is new, nor when it is said to be active.
+        for status in ["new", "active"] {
+            cloud.pass(2);
+            let before = routes(&cloud).len();
+            let has = changed(
+                "lb-1",
+                json!({ "droplet_ids": [100], "vpc_uuid": "v-1", "status": status, "ip": "", "ipv6": "" }),
+            );
+            cloud = cloud.on(LIST, many(&[has]));
+            assert_eq!(failure(&ensure(&in_v1, &waiting, &nodes())), (Reaction::Pending, Some(2_000)));
+            assert_eq!(routes(&cloud)[before..], [LIST]);
+        }
+        cloud.pass(2);
+        let before = routes(&cloud).len();
+        (cloud.on(LIST, many(std::slice::from_ref(&has))), before)
+    };
+    // Of a cloud that does not tell VPCs it is enough that it is there.
+    for vpc in ["v-1", ""] {
+        for (no, droplet_then) in [(no_such(), not_found()), (other_vpc(), droplet(101, "v-2"))] {
+            let (cloud, before) = made(no, droplet_then);
+            let cloud = cloud.on(DROPLET, droplet(101, vpc)).on(PUT, one(&balancer("lb-1")));
+            let done = ensure(&in_v1, &waiting, &nodes());
+            assert_eq!((addresses(&done), reasons(&done)), (both(), vec![]));
+            assert_eq!(routes(&cloud)[before..], [LIST, DROPLET, PUT]);
+            assert_eq!(body(&cloud, before + 2)["droplet_ids"], json!([100, 101]));
+        }
+    }
+    // One that is still refused, or that cannot be asked for, costs a question, no write, and not the address.
+    for (no, droplet_then, now, why) in [
+        (no_such(), not_found(), not_found(), "do not exist"),
+        (no_such(), not_found(), droplet(101, "v-2"), "not in its VPC v-1"),
+        (no_such(), not_found(), droplet(102, "v-1"), "do not exist"),
+        (no_such(), not_found(), Reply::status(401), "do not exist"),
+        (other_vpc(), droplet(101, "v-2"), droplet(101, "v-2"), "not in its VPC v-1"),
+    ] {
+        let (cloud, before) = made(no, droplet_then);
+        let cloud = cloud.on(DROPLET, now);
+        let done = ensure(&in_v1, &waiting, &nodes());
+        assert_eq!(addresses(&done), both());
+        assert!(told(&done).contains("n101") && told(&done).contains(why), "{done:?}");
+        assert_eq!(routes(&cloud)[before..], [LIST, DROPLET]);
+        // Whoever has its address does not ask again before the time.
+        let cloud = cloud.on(GET, one(&has));
+        assert_eq!(failure(&ensure(&in_v1, &settled_service(&[]), &nodes())), (Reaction::Pending, Some(294_000)));
+        assert_eq!(routes(&cloud)[before + 2..], [GET]);
+    }
+}
+
+/// A cloud that does not tell the size: nothing but the droplets is written.
+#[test]
+fn droplets_that_follow_alone_come_with_the_address_too() {
+    let unsized_with = |droplets: Value| {
+        changed("lb-1", json!({ "droplet_ids": droplets, "vpc_uuid": "v-1", "size": null, "size_unit": null }))
+    };
+    let cloud =
+        FakeCloud::new().always(GET, one(&unsized_with(json!([100])))).on(MORE, no_such()).on(DROPLET, not_found());
+    assert_eq!(failure(&ensure(&config(), &settled_service(&[]), &nodes())).0, Reaction::Pending);
+    assert_eq!(routes(&cloud), [GET, MORE, DROPLET]);
+    let cloud = cloud.on(DROPLET, droplet(101, "v-1")).on(MORE, Reply::status(204));
+    let waiting = Service { ingress: vec![], ..settled_service(&[]) };
+    assert_eq!(addresses(&ensure(&config(), &waiting, &nodes())), both());
+    assert_eq!(routes(&cloud)[3..], [GET, DROPLET, MORE]);
+    assert_eq!(body(&cloud, 5), json!({ "droplet_ids": [101] }));
+}
+
+/// A cluster with many Nodes of another VPC: the newest droplets are the likeliest to have appeared.
+#[test]
+fn of_many_that_were_refused_the_newest_twenty_are_asked_for_when_a_new_one_gets_its_address() {
+    let all: Vec<Backend> = (100..=130).map(|id| backend(id, &["e4", "e6"])).collect();
+    let has = updated(&json!([100]));
+    let listed: Vec<Value> =
+        (100..=130).map(|id| json!({ "id": id, "vpc_uuid": if id == 100 { "v-1" } else { "v-2" } })).collect();
+    let listed = json!({ "droplets": listed, "meta": { "total": listed.len() } }).to_string();
+    let cloud = FakeCloud::new()
+        .on(GET, one(&outdated(&json!([100]))))
+        .on(GET, one(&has))
+        .on(DROPLETS, Reply::json(200, listed))
+        .on(PUT, other_vpc())
+        .on(PUT, one(&has));
+    assert_eq!(failure(&ensure(&config(), &settled_service(&[]), &all)).0, Reaction::Pending);
+    let before = routes(&cloud).len();
+    let cloud = (101..=130).fold(cloud, |cloud, id| {
+        let vpc = if id == 130 { "v-1" } else { "v-2" };
+        cloud.always(&format!("api GET /v2/droplets/{id}"), droplet(id, vpc))
+    });
+    let cloud = cloud.on(PUT, one(&updated(&json!([100, 130]))));
+    let waiting = Service { ingress: vec![], ..settled_service(&[]) };
+    assert_eq!(addresses(&ensure(&config(), &waiting, &all)), both());
+    let asked: Vec<String> = (111..=130).rev().map(|id| format!("api GET /v2/droplets/{id}")).collect();
+    assert_eq!(routes(&cloud)[before..], [vec![GET.to_owned()], asked, vec![PUT.to_owned()]].concat());
+    assert_eq!(body(&cloud, before + 21)["droplet_ids"], json!([100, 130]));
+}
