@@ -217,24 +217,15 @@ impl Keeper {
     /// Follows the source until `stop`, or until this process is to end; only after [`Self::bootstrap`]. `nodes`: what the configuration of
     /// the provider may hang on.
     pub(crate) async fn run(mut self, nodes: FirstList, stop: CancellationToken) {
-        let look = self.look.take().zip(self.slot().cloned()).map(|(look, slot)| look.run(slot, nodes));
-        let optimise = self.optimise.take().zip(self.slot().cloned()).map(|(optimise, slot)| optimise.run(slot));
-        let (look, optimise) = (OptionFuture::from(look), OptionFuture::from(optimise));
-        let (slot, source, surroundings) = (self.slot().cloned(), self.source.clone(), Arc::clone(&self.surroundings));
-        let asking = async {
-            if let Some(slot) = slot {
-                let asked = offers::follow(&source, &slot, |capability| (surroundings.depends)(capability));
-                // At every replica: a standby is to notice before it leads, and must work then.
-                tokio::join!(asked, slot.follow_credentials());
-            }
-        };
-        let aside = async {
-            tokio::join!(look, optimise, asking);
-            std::future::pending().await
-        };
+        let Some(slot) = self.slot().cloned() else { return Box::pin(self.follow(stop)).await };
+        let look = OptionFuture::from(self.look.take().map(|look| look.run(slot.clone(), nodes)));
+        let optimise = OptionFuture::from(self.optimise.take().map(|optimise| optimise.run(slot.clone())));
+        let (source, surroundings) = (self.source.clone(), Arc::clone(&self.surroundings));
+        let asked = offers::follow(&source, &slot, |capability| (surroundings.depends)(capability));
         tokio::select! {
             () = self.follow(stop) => {}
-            () = aside => {}
+            // At every replica: a standby is to notice before it leads, and must work then.
+            _ = async { tokio::join!(look, optimise, asked, slot.follow_credentials()) } => {}
         }
     }
 
@@ -284,12 +275,9 @@ impl Keeper {
     }
 }
 
-/// The next thing that becomes of components; none when it can come no more. Nothing comes before there is a first one.
+/// The next thing that becomes of components; none before there is a first one, and when nothing can come any more.
 async fn next(place: Option<&mut KeptSlot>) -> Option<News> {
-    match place {
-        Some(place) => place.news.recv().await,
-        None => std::future::pending().await,
-    }
+    place?.news.recv().await
 }
 
 /// Name of what must be true of a provider before the process is ready.

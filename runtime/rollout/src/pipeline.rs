@@ -310,7 +310,7 @@ impl Surroundings {
         is_apart: bool,
     ) -> Result<Option<Duration>, Rejected> {
         let slots = self.slots.lock();
-        let before = slot.proven();
+        let before = slot.components().proven.component;
         self.still_offers(config, &before, &release.component)
             .and_then(|()| alone(&slots, config, release.component.descriptor()))
             .map_err(|error| {
@@ -334,8 +334,8 @@ impl Surroundings {
 fn alone(slots: &BTreeMap<String, Slot<Provider>>, config: &ProviderConfig, new: &Descriptor) -> Result<()> {
     let label = config.label();
     for (other, slot) in slots.iter().filter(|(other, _)| **other != label) {
-        for provider in [slot.component(), slot.proven()] {
-            check_pair((&label, new), (other, provider.descriptor()))?;
+        for one in slot.components().both() {
+            check_pair((&label, new), (other, one.component.descriptor()))?;
         }
     }
     Ok(())

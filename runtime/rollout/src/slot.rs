@@ -26,10 +26,11 @@ use std::time::Duration;
 use ccm_cloud::{Capability, LoadBalancerSource, LoadBalancers};
 use ccm_egress::SourceState;
 use futures::StreamExt as _;
-use futures::stream::FuturesUnordered;
+use futures::stream::{select_all, unfold};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 pub use handle::Handle;
 pub use probation::ProbationSettings;
@@ -63,7 +64,7 @@ struct Serving<C> {
     /// Whether a call that began on it has ended.
     called: AtomicBool,
     /// Whether it failed its probation, or the proven one was put back.
-    is_taken_back: watch::Sender<bool>,
+    is_taken_back: CancellationToken,
 }
 
 struct State<C> {
@@ -101,8 +102,7 @@ impl<C: Component> Slot<C> {
         let components = SlotState::new(first, refused);
         let serving = Self::serving_of(components.standing(), settings, None);
         let state = Mutex::new(State { components, serving });
-        let (generation, doubts) = (watch::Sender::new(1), watch::Sender::new(0));
-        let (recovered, offers) = (watch::Sender::new(0), watch::Sender::new(0));
+        let [generation, doubts, recovered, offers] = <[watch::Sender<u64>; 4]>::default();
         (Self(Arc::new(Shared { state, settings, generation, doubts, recovered, offers, news })), told)
     }
 
@@ -138,12 +138,6 @@ impl<C: Component> Slot<C> {
         Arc::clone(&self.0.state.lock().serving.release.component)
     }
 
-    /// The proven one: whoever serves, or returns when that fails.
-    #[must_use]
-    pub fn proven(&self) -> Arc<C> {
-        Arc::clone(&self.0.state.lock().components.standing().proven.component)
-    }
-
     /// How the components stand.
     #[must_use]
     pub fn standing(&self) -> SlotStanding<Arc<Version>> {
@@ -155,7 +149,7 @@ impl<C: Component> Slot<C> {
         self.0.state.lock().components.standing().clone()
     }
 
-    /// Grows whenever another component serves, or those that stand so have another configuration, from 1 on.
+    /// Grows whenever another component serves, or those that stand so have another configuration.
     #[must_use]
     pub fn generations(&self) -> watch::Receiver<u64> {
         self.0.generation.subscribe()
@@ -189,7 +183,7 @@ impl<C: Component> Slot<C> {
 
     /// Whoever serves offers something else now.
     pub(crate) fn offers_changed(&self) {
-        self.0.offers.send_modify(|count| *count = count.wrapping_add(1));
+        grow(&self.0.offers);
     }
 
     /// Passes on what recovers, and ends a probation in time. Never ends.
@@ -219,20 +213,12 @@ impl<C: Component> Slot<C> {
         std::future::pending().await
     }
 
-    /// Wakes whoever waits for an answer.
-    fn recovers(&self) {
-        self.0.recovered.send_modify(|count| *count = count.wrapping_add(1));
-    }
-
     /// Never ends.
     async fn pass_on(&self, recoveries: Vec<watch::Receiver<u64>>) {
-        let changed = |mut one: watch::Receiver<u64>| async move { one.changed().await.map(|()| one) };
-        let mut waiting: FuturesUnordered<_> = recoveries.into_iter().map(changed).collect();
-        while let Some(recovered) = waiting.next().await {
-            if let Ok(one) = recovered {
-                self.recovers();
-                waiting.push(changed(one));
-            }
+        let next = |mut one: watch::Receiver<u64>| async move { one.changed().await.ok().map(|()| ((), one)) };
+        let mut all = select_all(recoveries.into_iter().map(|one| Box::pin(unfold(one, next))));
+        while all.next().await.is_some() {
+            grow(&self.0.recovered);
         }
         std::future::pending().await
     }
@@ -269,44 +255,36 @@ impl<C: Component> Slot<C> {
     /// this one does not, and find what it does not. `is_apart`: it has a configuration that the proven one cannot do with, and no
     /// difference between the two is held against it.
     pub(crate) fn put_against(&self, against: &str, release: Release<C>, is_apart: bool) -> Option<Duration> {
-        self.apply_where(|now| now.proven.is(against), Event::Taken { release, is_apart })
+        self.apply(Some(against), Event::Taken { release, is_apart })
     }
 
     /// Puts the component with this digest back if it is the proven one still. Returns whether it serves then.
     pub(crate) fn put_back(&self, digest: &str) -> bool {
-        self.apply(Event::PutBack(digest.to_owned()));
+        self.apply(None, Event::PutBack(digest.to_owned()));
         self.standing().serving().digest == digest
     }
 
     /// Gives those who stand so since `generation` another configuration that passed the gate; calls that have begun end with the old one.
     /// Returns how long others had to wait for it; none when somebody else serves meanwhile.
     pub(crate) fn configure(&self, generation: u64, with: Reconfigured<C>) -> Option<Duration> {
-        self.apply(Event::Configured(generation, with))
+        self.apply(None, Event::Configured(generation, with))
     }
 
     /// Another replica refused this one.
     pub(crate) fn peer_refused(&self, refusal: Refusal) {
-        self.apply(Event::PeerRefused(refusal));
+        self.apply(None, Event::PeerRefused(refusal));
     }
 
     /// The component with this digest has proved itself at another replica.
     pub(crate) fn peer_proved(&self, digest: &str) {
-        self.apply(Event::PeerProved(digest.to_owned()));
+        self.apply(None, Event::PeerProved(digest.to_owned()));
     }
 
-    fn apply(&self, event: Event<C>) -> Option<Duration> {
-        self.apply_where(|_| true, event)
-    }
-
-    /// All changes of the state come along here. Nothing happens where it is not `as_expected` any more.
-    fn apply_where(
-        &self,
-        as_expected: impl FnOnce(&SlotStanding<Release<C>>) -> bool,
-        event: Event<C>,
-    ) -> Option<Duration> {
+    /// All changes of the state come along here. `against`: nothing happens where the one with this digest is not the proven one any more.
+    fn apply(&self, against: Option<&str>, event: Event<C>) -> Option<Duration> {
         let begun = Instant::now();
         let mut state = self.0.state.lock();
-        if !as_expected(state.components.standing()) {
+        if against.is_some_and(|digest| !state.components.standing().proven.is(digest)) {
             return None;
         }
         let doubts = state.components.doubts();
@@ -320,18 +298,12 @@ impl<C: Component> Slot<C> {
                 if let Transition::Returned { .. } | Transition::Withdrawn { .. } = transition {
                     // What it knew of the cloud is older than what the other one did there.
                     standing.proven.component.forget();
-                    state.serving.is_taken_back.send_replace(true);
+                    state.serving.is_taken_back.cancel();
                 }
                 let same = Some(&*state.serving).filter(|_| matches!(transition, Transition::Configured));
                 Some(Self::serving_of(standing, self.0.settings, same))
             }
         };
-        // Whoever is served by it finds that number; those who wait for it are told when nobody waits for the lock.
-        let now = standing.generation;
-        self.0.generation.send_if_modified(|told| {
-            *told = now;
-            false
-        });
         let is_exchange = transition.as_ref().is_some_and(Transition::is_exchange);
         let is_proven = matches!(transition, Some(Transition::Proven));
         if let Some(transition) = transition {
@@ -342,14 +314,14 @@ impl<C: Component> Slot<C> {
         drop(state);
         let took = begun.elapsed();
         if is_exchange {
-            self.0.generation.send_modify(|_| {});
+            grow(&self.0.generation);
         } else if doubts_now != doubts {
             // Who wakes for an exchange needs no second call.
-            self.0.doubts.send_replace(doubts_now);
+            grow(&self.0.doubts);
         }
         if is_proven {
             // New Nodes wait for it where the last good one did not confirm their provider IDs.
-            self.recovers();
+            grow(&self.0.recovered);
         }
         // Freed here, after the lock: to unmap the code of a component takes its time.
         before.map(|_| took)
@@ -369,9 +341,14 @@ impl<C: Component> Slot<C> {
     fn decide(&self, serving: &Serving<C>) {
         let judged = serving.probation.as_ref().and_then(|one| one.verdict(&*serving.release.component));
         if let Some(verdict) = judged {
-            self.apply(Event::Judged(serving.generation, verdict));
+            self.apply(None, Event::Judged(serving.generation, verdict));
         }
     }
+}
+
+/// Wakes whoever waits for this to grow.
+fn grow(count: &watch::Sender<u64>) {
+    count.send_modify(|count| *count = count.wrapping_add(1));
 }
 
 impl<C: Component> LoadBalancerSource for Slot<C> {

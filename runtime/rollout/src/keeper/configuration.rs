@@ -29,10 +29,10 @@ pub(super) struct Configuration {
     changes: Vec<Changes>,
     /// What was rejected last.
     judged: Option<JudgedConfiguration>,
-    /// Why they were rejected, as it was told last, without request IDs.
-    told: Option<String>,
+    /// Why they are rejected, as it was told last, without request IDs.
+    pub(super) told: Option<String>,
     /// When the files are looked at though they have not changed.
-    retry: Retry,
+    pub(super) retry: Retry,
     /// How often in a row the one on probation did not answer from them.
     waited: usize,
 }
@@ -106,21 +106,6 @@ impl Configuration {
         (self.judged, self.waited) = (None, 0);
         self.retry.end();
         self.told.take().is_some()
-    }
-
-    /// Whether what the files say is rejected.
-    pub(super) const fn is_rejected(&self) -> bool {
-        self.told.is_some()
-    }
-
-    #[cfg(test)]
-    pub(super) fn told(&self) -> Option<&str> {
-        self.told.as_deref()
-    }
-
-    #[cfg(test)]
-    pub(super) const fn is_tried_again(&self) -> bool {
-        self.retry.due.is_some()
     }
 
     /// The files, in words.

@@ -103,15 +103,12 @@ impl Keeper {
         let metrics = &self.audience.metrics;
         metrics.load(&self.source, "taken", "");
         metrics.took(&self.source, "taken", gate);
-        if let Some(exchange) = exchange {
-            metrics.exchanged(&self.source, exchange);
-        }
-        let (is_exchange, exchange) = (exchange.is_some(), exchange.unwrap_or_default());
-        let takeover = gate.saturating_sub(compiling).saturating_add(exchange);
-        let [read_ms, compile_ms, takeover_ms, exchange_ms] = [read, compiling, takeover, exchange].map(milliseconds);
-        if is_exchange {
-            let source = &self.source;
-            tracing::info!(source, read_ms, compile_ms, takeover_ms, exchange_ms, "provider exchanged");
+        let exchanged = exchange.unwrap_or_default();
+        let takeover = gate.saturating_sub(compiling).saturating_add(exchanged);
+        let [read_ms, compile_ms, takeover_ms, exchange_ms] = [read, compiling, takeover, exchanged].map(milliseconds);
+        if exchange.is_some() {
+            metrics.exchanged(&self.source, exchanged);
+            tracing::info!(source = self.source, read_ms, compile_ms, takeover_ms, exchange_ms, "provider exchanged");
         }
         self.told = None;
         self.retry.tries = 0;
@@ -153,7 +150,7 @@ impl Keeper {
 
     /// The page says at once how the components stand, and what no longer counts with that, or does now.
     fn shows_standing(&self, transition: &Transition, standing: &SlotStanding<Arc<Version>>) {
-        let is_configured = !self.configuration.is_rejected();
+        let is_configured = self.configuration.told.is_none();
         let not_taken = match transition {
             Transition::Returned { failed, refusal } => Some((failed, &refusal.reason)),
             Transition::Withdrawn { candidate, why: Some(why) } => Some((candidate, why)),
@@ -174,9 +171,11 @@ impl Keeper {
 
     async fn changed(&mut self, transition: Transition, serving: &Version) {
         if transition.gone().is_some() {
-            // Whoever serves now may have been told something else than the files say.
+            // Whoever serves now may have been told something else than the files say, and may read other variables.
             self.configuration.look_again();
-            self.hears_who_serves();
+            if let Some(slot) = self.slot() {
+                self.surroundings.variables.hear(&self.config, slot.component().descriptor());
+            }
         }
         match transition {
             Transition::Configured => {
@@ -223,13 +222,6 @@ impl Keeper {
                 self.tell(Severity::Warning, "ProviderRefusedElsewhere", text).await;
                 self.contest = Some(Instant::now());
             }
-        }
-    }
-
-    /// Another component may read other variables.
-    fn hears_who_serves(&self) {
-        if let Some(slot) = self.slot() {
-            self.surroundings.variables.hear(&self.config, slot.component().descriptor());
         }
     }
 

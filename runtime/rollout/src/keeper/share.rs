@@ -39,7 +39,7 @@ pub(super) struct Share {
     /// What this process tells as the leader; none when it does not lead, or is to tell all again.
     naming: Option<Naming>,
     /// When they are asked and told again.
-    retry: Option<Instant>,
+    pub(super) retry: Option<Instant>,
     /// Why nothing can be shared, as it was told last.
     trouble: Option<PeersError>,
 }
@@ -69,11 +69,6 @@ impl Share {
             () = peers.elected() => {}
             () = until(*retry) => {}
         }
-    }
-
-    #[cfg(test)]
-    pub(super) const fn is_due(&self) -> bool {
-        self.retry.is_some()
     }
 
     fn tell(&mut self, judgement: Judgement) {
@@ -281,8 +276,7 @@ impl Keeper {
     pub(super) async fn hear_first(&mut self) -> Result<Option<String>, Rejected> {
         self.listen().await;
         self.heard()?;
-        let Some(Share { entry, .. }) = &self.share else { return Ok(None) };
-        Ok(entry.naming.clone())
+        Ok(self.share.as_ref().and_then(|share| share.entry.naming.clone()))
     }
 
     /// Whether the last question to the others was answered, or only the operator can mend that.
@@ -291,12 +285,13 @@ impl Keeper {
     ///
     /// It was not: nobody knows what they refused.
     pub(super) fn heard(&self) -> Result<(), Rejected> {
-        let Some(Share { trouble, .. }) = &self.share else { return Ok(()) };
-        if let Some(error) = trouble.as_ref().filter(|error| !error.is_for_the_operator()) {
-            let error = anyhow!("whether other replicas refused it is not known: {error}; the host retries");
-            return Err(Rejected { step: Step::Probation, digest: None, error });
+        match self.share.as_ref().and_then(|share| share.trouble.as_ref()) {
+            Some(error) if !error.is_for_the_operator() => {
+                let error = anyhow!("whether other replicas refused it is not known: {error}; the host retries");
+                Err(Rejected { step: Step::Probation, digest: None, error })
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Who serves while this process has no component yet: whoever leads.
@@ -321,22 +316,20 @@ impl Keeper {
         }
         let other = peers.other().await.ok().flatten();
         let standing = slot.standing();
-        match other {
-            // A leader that has died may still be named by its Lease, and this process be the only one to follow it.
-            Some((leader, true)) if is_contested() && !standing.is_on_probation() => {
-                let first = &standing.proven;
-                tracing::error!(
-                    source = self.source,
-                    leader,
-                    "{first} was this process's first component, and another replica refused it: this process ends, and refuses the component after its restart while another replica leads"
-                );
-                return true;
-            }
-            other => {
-                let delay = if other.is_some() { SECOND_LOOK } else { AGAIN };
-                self.contest = Some(Instant::now() + delay);
-            }
+        // A leader that has died may still be named by its Lease, and this process be the only one to follow it.
+        if let Some((leader, true)) = &other
+            && is_contested()
+            && !standing.is_on_probation()
+        {
+            let first = &standing.proven;
+            tracing::error!(
+                source = self.source,
+                leader,
+                "{first} was this process's first component, and another replica refused it: this process ends, and refuses the component after its restart while another replica leads"
+            );
+            return true;
         }
+        self.contest = Some(Instant::now() + if other.is_some() { SECOND_LOOK } else { AGAIN });
         false
     }
 

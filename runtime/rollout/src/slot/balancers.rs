@@ -20,7 +20,7 @@ use ccm_cloud::{
     Standing, Wish,
 };
 
-use super::handle::{Handle, again, is_suspect};
+use super::handle::{Handle, is_suspect, undecided};
 use super::probation::Probation;
 use crate::component::Component;
 use crate::release::digits;
@@ -33,6 +33,12 @@ const NOT_FOUND: &str = "it does not find the load balancer, which the last good
 const GET_MARK: &str = "load-balancers.get-mark";
 const OF_ANOTHER: &str = "it says of a load balancer that it is another Service's than the last good one says";
 const SURVEY: &str = "load-balancer-survey.survey";
+/// What is not believed when the new one alone says so.
+const FINDS_NONE: &str =
+    "the new provider, which is on probation, finds no load balancer, and the last good one cannot tell";
+const HAS_DELETED: &str = "the new provider, which is on probation, says that it deleted the load balancer, and the last good one cannot tell";
+const SAYS_WHOSE: &str =
+    "the new provider, which is on probation, says whose the load balancer is, and the last good one cannot tell";
 
 /// Whether an answer counts for the probation.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -121,7 +127,7 @@ impl<C: Component> Handle<C> {
                 probation.differs(GET, NOT_FOUND);
                 (Ok(Some(known)), false)
             }
-            Err(failure) if failure.reaction != Reaction::Unsupported => (Err(undecided(failure)), false),
+            Err(failure) if failure.reaction != Reaction::Unsupported => (Err(undecided(FINDS_NONE, failure)), false),
             // It never had to do with load balancers.
             Ok(None) | Err(_) => (Ok(None), true),
         }
@@ -139,7 +145,10 @@ impl<C: Component> Handle<C> {
         match probation.witness.get_mark(service).await {
             // Whoever believed it would take the load balancer of another Service, or delete it.
             Ok(known) if whose(&known) != whose(&mark) => (Err(probation.differs(GET_MARK, OF_ANOTHER)), false),
-            Err(failure) if failure.reaction != Reaction::Unsupported => (Err(undecided(failure)), false),
+            Err(failure) if failure.reaction != Reaction::Unsupported => {
+                let why = if mark.is_some() { SAYS_WHOSE } else { FINDS_NONE };
+                (Err(undecided(why, failure)), false)
+            }
             Ok(_) | Err(_) => (Ok(mark), true),
         }
     }
@@ -375,7 +384,7 @@ async fn looked_for<C: Component>(
             let Some(standing) = standings.get_mut(at) else { continue };
             differs |= is_known(&known) && known != Standing::Missing;
             *standing = match known {
-                Standing::Unknown(failure) => Standing::Unknown(undecided(failure)),
+                Standing::Unknown(failure) => Standing::Unknown(undecided(FINDS_NONE, failure)),
                 known => known,
             };
         }
@@ -428,15 +437,6 @@ async fn still_there<C: Component>(service: Service, outcome: &Outcome, probatio
         }
         // It never had to do with load balancers.
         Err(failure) if failure.reaction == Reaction::Unsupported => None,
-        Err(failure) => Some(undecided(failure)),
+        Err(failure) => Some(undecided(HAS_DELETED, failure)),
     }
-}
-
-/// That something is not there is believed when two say so.
-fn undecided(failure: Failure) -> Failure {
-    let text = format!(
-        "the new provider, which is on probation, finds no load balancer, and the last good one cannot tell: {}",
-        failure.message
-    );
-    Failure { reaction: again(failure.reaction), message: text, ..failure }
 }

@@ -5,7 +5,6 @@
 //! so both must say the same one. Work on the whole cluster is compared only where the new one fails: the witness then does it at once,
 //! unless the new one gave no answer after it had begun to change the cloud. What load balancers need beyond that is in [`super::balancers`].
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,6 +19,8 @@ use crate::component::{Component, Reconciled};
 
 const FIND: &str = "instances.find";
 const RECONCILE: &str = "cluster.reconcile";
+/// Why a Node waits whose machine the two do not agree about.
+const APART: &str = "the new provider, which is on probation, has another configuration than the last good one, and they do not say the same of this machine";
 
 /// The component that served when a piece of work began. Should it fail its probation meanwhile, it is asked nothing more: calls fail with
 /// [`Reaction::Retry`], and the work begins anew with the one that returned.
@@ -45,7 +46,7 @@ impl<C: Component> Handle<C> {
 
     /// What is answered in place of a component that is not to change anything any more.
     pub(super) fn if_taken_back(&self) -> Option<Failure> {
-        self.serving.is_taken_back.borrow().then(|| self.taken_back())
+        self.serving.is_taken_back.is_cancelled().then(|| self.taken_back())
     }
 
     pub(super) fn taken_back(&self) -> Failure {
@@ -58,18 +59,8 @@ impl<C: Component> Handle<C> {
 
     /// The answer to `work`, which changes nothing; none when the component fails its probation meanwhile: questions that hang on it would
     /// hang for as long as they may, one after the other.
-    pub(super) async fn unless_taken_back<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        let mut taken_back = self.serving.is_taken_back.subscribe();
-        if *taken_back.borrow_and_update() {
-            return None;
-        }
-        let mut work = pin!(work);
-        tokio::select! {
-            biased;
-            done = &mut work => Some(done),
-            // An error means that nobody can fail any more, which `serving` prevents.
-            _ = taken_back.wait_for(|is_taken_back| *is_taken_back) => None,
-        }
+    pub(super) fn unless_taken_back<T>(&self, work: impl Future<Output = T>) -> impl Future<Output = Option<T>> {
+        self.serving.is_taken_back.run_until_cancelled(work)
     }
 }
 
@@ -81,13 +72,14 @@ pub(super) const fn is_suspect(failure: &Failure) -> bool {
     )
 }
 
-/// How a question is put again that the witness cannot answer: others are told how long to wait; that an object were wrong, or nobody's, is not
-/// for the witness to say.
-pub(super) const fn again(reaction: Reaction) -> Reaction {
-    match reaction {
+/// The failure of a question that the witness cannot answer; `why` says what the new one answers. How long to wait is told; that an object were
+/// wrong, or nobody's, is not for the witness to say.
+pub(super) fn undecided(why: &str, failure: Failure) -> Failure {
+    let reaction = match failure.reaction {
         told @ (Reaction::Throttled | Reaction::Unauthorized | Reaction::Pending) => told,
         _ => Reaction::Retry,
-    }
+    };
+    Failure { reaction, message: format!("{why}: {}", failure.message), ..failure }
 }
 
 /// Whether there is sense in asking another component: a cloud that asks for a pause gets it.
@@ -97,18 +89,13 @@ const fn may_be_known(failure: &Failure) -> bool {
 
 impl<C: Component> Instances for Slot<C> {
     async fn find(&self, nodes: Vec<Node>, need: Need) -> Result<Vec<Finding>, FindError> {
-        self.handle().find(nodes, need).await
-    }
-}
-
-impl<C: Component> Instances for Handle<C> {
-    async fn find(&self, nodes: Vec<Node>, need: Need) -> Result<Vec<Finding>, FindError> {
-        let Some(probation) = self.probation() else { return self.provider().find(nodes, need).await };
+        let handle = self.handle();
+        let Some(probation) = handle.probation() else { return handle.provider().find(nodes, need).await };
         let witness = &probation.witness;
-        let answer = self.unless_taken_back(self.provider().find(nodes.clone(), need)).await;
+        let answer = handle.unless_taken_back(handle.provider().find(nodes.clone(), need)).await;
         let Some(answer) = answer else { return witness.find(nodes, need).await };
         let answer = match answer {
-            Ok(findings) => Ok(confirmed(findings, nodes, need, self.provider(), probation).await),
+            Ok(findings) => Ok(confirmed(findings, nodes, need, handle.provider(), probation).await),
             Err(FindError::Failed(failure)) if !may_be_known(&failure) => Err(failure.into()),
             Err(error) => match witness.find(nodes.clone(), need).await {
                 Ok(known) => {
@@ -125,7 +112,7 @@ impl<C: Component> Instances for Handle<C> {
                 Err(_) => Err(error),
             },
         };
-        self.judge();
+        handle.judge();
         answer
     }
 }
@@ -173,11 +160,11 @@ fn unconfirmed(new: &Instance, known: Finding) -> Option<Failure> {
         Finding::Absent => Failure::new(Reaction::Retry, "it does not find the machine"),
         Finding::Unknown(failure) => failure,
     };
-    let message = format!(
-        "the new provider, which is on probation, says that the machine is {:?}, and the last good one does not confirm that: {}",
-        new.provider_id, said.message
+    let why = format!(
+        "the new provider, which is on probation, says that the machine is {:?}, and the last good one does not confirm that",
+        new.provider_id
     );
-    Some(Failure { reaction: again(said.reaction), message, ..said })
+    Some(undecided(&why, said))
 }
 
 /// Findings of a new component, with the word of the witness for machines that the new one does not find, or that give a Node its ID.
@@ -205,12 +192,13 @@ async fn confirmed<C: Component>(
     };
     let is_at_odds = |(at, known): (&usize, &Finding)| findings.get(*at).is_some_and(|new| contradicts(new, known));
     let known = probation.witnessed(ask, |known| doubtful.iter().zip(known).any(is_at_odds)).await;
-    // What the witness does not know may be what the new one repairs: it does not have to be confirmed to prove itself.
-    let finds = findings.iter().any(|finding| matches!(finding, Finding::Found(_)));
-    let mut differs = None;
+    if known.iter().any(is_settled) {
+        probation.witness_answers();
+    }
+    let (mut differs, mut denied, mut alone) = (None, false, false);
     for (at, known) in doubtful.into_iter().zip(known) {
-        let Some(finding) = findings.get_mut(at) else { continue };
-        let name = nodes.get(at).map(|node| node.name.as_str()).unwrap_or_default();
+        let (Some(finding), Some(node)) = (findings.get_mut(at), nodes.get(at)) else { continue };
+        let name = &node.name;
         if contradicts(finding, &known) {
             differs = Some(match (&*finding, &known) {
                 (Finding::Found(new), Finding::Found(known)) => format!(
@@ -220,7 +208,9 @@ async fn confirmed<C: Component>(
                 (Finding::Unknown(failure), _) => format!("Node {name}: {failure}"),
                 _ => format!("it does not find the machine of Node {name}"),
             });
-            *finding = known;
+            // The witness may look with a configuration of before, and the ID would stay.
+            let waits = probation.is_apart && node.provider_id.is_none();
+            *finding = if waits { Finding::Unknown(Failure::new(Reaction::Retry, APART)) } else { known };
             continue;
         }
         let instead = match (&*finding, known) {
@@ -230,7 +220,11 @@ async fn confirmed<C: Component>(
                 );
                 Some(Failure { message, ..failure })
             }
-            (Finding::Found(new), known) => unconfirmed(new, known),
+            (Finding::Found(new), known) => {
+                // What the witness does not find may be what the new one repairs: it does not have to be confirmed to prove itself.
+                *(if is_settled(&known) { &mut denied } else { &mut alone }) = true;
+                unconfirmed(new, known)
+            }
             _ => None,
         };
         if let Some(failure) = instead {
@@ -239,8 +233,10 @@ async fn confirmed<C: Component>(
     }
     if let Some(what) = differs {
         probation.differs(FIND, &what);
-    } else if finds || findings.iter().any(is_settled) {
+    } else if denied || findings.iter().any(is_settled) {
         probation.answers_well();
+    } else if alone {
+        probation.finds_alone();
     }
     findings
 }
@@ -251,52 +247,49 @@ impl<C: Component> Cluster for Slot<C> {
     }
 
     fn reconcile(&self, nodes: Vec<Node>, services: Vec<Service>) -> CallFuture<'_, Reconciled> {
-        Box::pin(async move { self.handle().reconcile(nodes, services).await })
-    }
-}
-
-impl<C: Component> Handle<C> {
-    async fn reconcile(&self, nodes: Vec<Node>, services: Vec<Service>) -> Reconciled {
-        let Some(probation) = self.probation() else { return self.provider().reconcile(nodes, services).await };
-        if let Some(failure) = self.if_taken_back() {
-            return Err(failure);
-        }
-        if let Some(fault) = probation.take_half_done() {
-            // Only now: what was sent may not have shown before. In an outage neither of them does it.
-            let known = probation.witness.reconcile(nodes, services).await;
-            if faults(&known) == 0 {
-                probation.differs(RECONCILE, &fault);
+        Box::pin(async move {
+            let handle = self.handle();
+            let Some(probation) = handle.probation() else { return handle.provider().reconcile(nodes, services).await };
+            if let Some(failure) = handle.if_taken_back() {
+                return Err(failure);
             }
-            self.judge();
-            return known;
-        }
-        let half_done = Arc::new(AtomicBool::new(false));
-        let crashes = self.provider().crashes().count;
-        let work = self.provider().reconcile_noting(nodes.clone(), services.clone(), Arc::clone(&half_done));
-        let answer = work.await;
-        let answer = if faults(&answer) == 0 {
-            if answer.as_ref().is_ok_and(Vec::is_empty) {
-                probation.answers_well();
+            let left = probation.half_done.lock().take();
+            if let Some(fault) = left {
+                // Only now: what was sent may not have shown before. In an outage neither of them does it.
+                let known = probation.witness.reconcile(nodes, services).await;
+                if faults(&known) == 0 {
+                    probation.differs(RECONCILE, &fault);
+                }
+                handle.judge();
+                return known;
             }
-            answer
-        } else if half_done.load(Ordering::Relaxed) {
-            // What it sent may not show yet: who began anew at once would do it a second time. A crash counts by itself.
-            if self.provider().crashes().count == crashes {
-                probation.keep_half_done(first_fault(&answer));
-            }
-            answer
-        } else {
-            // The work is idempotent: the witness would do it again if it came back.
-            let known = probation.witness.reconcile(nodes, services).await;
-            if faults(&known) < faults(&answer) {
-                probation.differs(RECONCILE, &first_fault(&answer));
-                known
-            } else {
+            let (new, half_done) = (handle.provider(), Arc::new(AtomicBool::new(false)));
+            let crashes = new.crashes().count;
+            let answer = new.reconcile_noting(nodes.clone(), services.clone(), Arc::clone(&half_done)).await;
+            let answer = if faults(&answer) == 0 {
+                if answer.as_ref().is_ok_and(Vec::is_empty) {
+                    probation.answers_well();
+                }
                 answer
-            }
-        };
-        self.judge();
-        answer
+            } else if half_done.load(Ordering::Relaxed) {
+                // What it sent may not show yet: who began anew at once would do it a second time. A crash counts by itself.
+                if new.crashes().count == crashes {
+                    *probation.half_done.lock() = Some(first_fault(&answer));
+                }
+                answer
+            } else {
+                // The work is idempotent: the witness would do it again if it came back.
+                let known = probation.witness.reconcile(nodes, services).await;
+                if faults(&known) < faults(&answer) {
+                    probation.differs(RECONCILE, &first_fault(&answer));
+                    known
+                } else {
+                    answer
+                }
+            };
+            handle.judge();
+            answer
+        })
     }
 }
 

@@ -33,8 +33,9 @@ impl Default for ProbationSettings {
     }
 }
 
-/// Two apart components may differ for this multiple of `time`: until then somebody may have mended the configuration.
-const APART: u32 = 10;
+/// Two apart components may differ for this multiple of `time`: until then somebody may have mended the configuration. So long may a witness be
+/// silent, too.
+const PATIENCE: u32 = 10;
 
 /// The probation of one component.
 pub(super) struct Probation<C> {
@@ -44,12 +45,12 @@ pub(super) struct Probation<C> {
     /// What the new one had done before it was put into the slot.
     before: Crashes,
     /// The witness has another configuration, which may be why the two differ: then no difference refuses the new one. While they differ it
-    /// does not pass; after [`APART`] × `time` it is withdrawn.
-    is_apart: bool,
+    /// does not pass; after [`PATIENCE`] × `time` it is withdrawn.
+    pub(super) is_apart: bool,
     begun: Instant,
     counts: Mutex<Counts>,
     /// Why there was no answer to work for the cluster that had begun to change the cloud. Its next run is the witness's.
-    half_done: Mutex<Option<String>>,
+    pub(super) half_done: Mutex<Option<String>>,
 }
 
 #[derive(Default)]
@@ -63,6 +64,8 @@ struct Counts {
     /// Answers that were worse than those of the witness.
     differences: u32,
     last_difference: String,
+    /// Since when the witness has had no answer about machines that the new one finds.
+    silent: Option<Instant>,
     /// What it has done to the cloud, or would have: once is enough.
     harm: Option<String>,
 }
@@ -106,16 +109,6 @@ impl<C: Component> Probation<C> {
         Failure::new(Reaction::Retry, text)
     }
 
-    /// Work for the cluster had begun to change the cloud when its time was over.
-    pub(super) fn keep_half_done(&self, why: String) {
-        *self.half_done.lock() = Some(why);
-    }
-
-    /// Whether the witness is to do what was left half done, and why it was.
-    pub(super) fn take_half_done(&self) -> Option<String> {
-        self.half_done.lock().take()
-    }
-
     /// What the witness says. Where it `finds` something it is asked anew, with an empty cache: its cache may be old. The object may be gone, or
     /// the cloud down.
     pub(super) async fn witnessed<A, F: Future<Output = A>>(
@@ -136,6 +129,20 @@ impl<C: Component> Probation<C> {
         let mut counts = self.counts.lock();
         counts.good = counts.good.saturating_add(1);
         counts.since.get_or_insert_with(Instant::now);
+    }
+
+    /// It finds machines, and the witness has no answer about them. A pause or an outage of the cloud passes, and proves nothing; but a witness
+    /// that is silent for [`PATIENCE`] × `time` may be what the new one repairs, and then this is a good answer.
+    pub(super) fn finds_alone(&self) {
+        let silent = self.counts.lock().silent.get_or_insert_with(Instant::now).elapsed();
+        if silent >= self.settings.time.saturating_mul(PATIENCE) {
+            self.answers_well();
+        }
+    }
+
+    /// The witness has an answer about machines.
+    pub(super) fn witness_answers(&self) {
+        self.counts.lock().silent = None;
     }
 
     /// How long its probation lasts at least.
@@ -171,7 +178,7 @@ impl<C: Component> Probation<C> {
         });
         match differs {
             Some(why) if !self.is_apart => return Some(ProbationVerdict::Failed(why)),
-            Some(why) if self.begun.elapsed() >= self.settings.time.saturating_mul(APART) => {
+            Some(why) if self.begun.elapsed() >= self.settings.time.saturating_mul(PATIENCE) => {
                 return Some(ProbationVerdict::Undecided(why));
             }
             Some(_) if counts.harm.is_some() => return None,

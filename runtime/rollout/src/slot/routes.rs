@@ -55,8 +55,8 @@ impl<C: Component> Routes for RouteRun<C> {
             let handle = &self.handle;
             let Some(probation) = handle.probation() else { return handle.provider().get_all(nodes).await };
             let answer = handle.unless_taken_back(handle.provider().get_all(nodes.clone())).await;
-            let found = match answer {
-                None => Found::Known(probation.witness.get_all(nodes).await?),
+            let (routes, is_of_the_witness) = match answer {
+                None => (probation.witness.get_all(nodes).await?, true),
                 Some(Err(failure)) if !is_suspect(&failure) => return Err(failure),
                 Some(answer) => {
                     let found = compared(answer, nodes, handle.provider(), probation).await;
@@ -64,8 +64,7 @@ impl<C: Component> Routes for RouteRun<C> {
                     found?
                 }
             };
-            self.is_of_the_witness.store(matches!(found, Found::Known(_)), Ordering::Relaxed);
-            let (Found::Own(routes) | Found::Known(routes)) = found;
+            self.is_of_the_witness.store(is_of_the_witness, Ordering::Relaxed);
             Ok(routes)
         })
     }
@@ -121,52 +120,38 @@ fn faults(answer: &Changed) -> Option<String> {
     }
 }
 
-/// Routes, and who says so.
-enum Found {
-    /// The new component, and the witness does not deny it.
-    Own(Vec<Route>),
-    /// The witness.
-    Known(Vec<Route>),
-}
-
-/// What the new component found, beside what the witness finds.
+/// What the new component found and the witness does not deny (`false`), or what the witness finds (`true`).
 async fn compared<C: Component>(
     answer: Result<Vec<Route>, Failure>,
     nodes: Vec<Node>,
     provider: &C,
     probation: &Probation<C>,
-) -> Result<Found, Failure> {
-    let mut known = probation.witness.get_all(nodes.clone()).await;
-    let differs = match (&answer, &known) {
-        (Ok(found), Ok(proven)) => !differences(found, proven).is_empty(),
-        (Err(_), Ok(_)) => true,
-        (_, Err(_)) => false,
+) -> Result<(Vec<Route>, bool), Failure> {
+    let is_denied = |known: &Result<Vec<Route>, Failure>| match (&answer, known) {
+        (Ok(found), Ok(known)) => !differences(found, known).is_empty(),
+        (answer, known) => answer.is_err() && known.is_ok(),
     };
-    if differs {
-        // It may know them from before.
-        probation.witness.forget();
-        known = probation.witness.get_all(nodes.clone()).await;
-    }
+    let known = probation.witnessed(|| probation.witness.get_all(nodes.clone()), is_denied).await;
     match (answer, known) {
         (Ok(found), Ok(known)) => {
             let first = differences(&found, &known);
             if first.is_empty() {
                 probation.answers_well();
-                return Ok(Found::Own(found));
+                return Ok((found, false));
             }
             let again = provider.get_all(nodes).await;
             let again = again.as_ref().map_or_else(|_| first.clone(), |again| differences(again, &known));
             if let Some(what) = first.intersection(&again).next() {
                 probation.differs(GET_ALL, what);
             }
-            Ok(Found::Known(known))
+            Ok((known, true))
         }
         (Err(failure), Ok(known)) => {
             probation.differs(GET_ALL, &failure.to_string());
-            Ok(Found::Known(known))
+            Ok((known, true))
         }
         // It never had to do with routes: nothing is known of what the new one finds.
-        (Ok(_), Err(failure)) if failure.reaction == Reaction::Unsupported => Ok(Found::Own(vec![])),
+        (Ok(_), Err(failure)) if failure.reaction == Reaction::Unsupported => Ok((vec![], false)),
         (Ok(_), Err(failure)) => Err(Failure {
             message: format!(
                 "the new provider is on probation, and the last good one cannot tell which routes there are: {}",

@@ -6,11 +6,9 @@
 //! | state | event | then | generation | test |
 //! |---|---|---|---|---|
 //! | P proven | taken: C | C on probation against P | + 1 | `a_new_component_is_on_probation_against_the_proven_one` |
-//! | P proven | taken: P | as before | | `the_component_that_serves_is_not_exchanged_for_itself` |
+//! | any | taken: the one that serves | as before | | `the_component_that_serves_is_not_exchanged_for_itself` |
 //! | C on probation against P | taken: D | D on probation against P; C withdrawn, not refused | + 1 | `a_third_one_is_on_probation_against_the_proven_one` |
-//! | C on probation against P | taken: C | as before | | `the_component_that_serves_is_not_exchanged_for_itself` |
-//! | C on probation against P | taken: P | P proven; C withdrawn, not refused | + 1 | `putting_the_proven_one_back_ends_a_probation_without_a_verdict` |
-//! | C on probation against P | put back: P | as if P were taken | + 1 | `putting_the_proven_one_back_ends_a_probation_without_a_verdict` |
+//! | C on probation against P | taken, or put back: P | P proven; C withdrawn, not refused | + 1 | `putting_the_proven_one_back_ends_a_probation_without_a_verdict` |
 //! | any | put back: one that is not proven, or serves | as before | | `one_that_is_proven_no_longer_is_not_put_back` |
 //! | C on probation against P | passed | C proven | | `whoever_passes_its_probation_is_proven_and_returns_next` |
 //! | C on probation against P | failed | P proven; C refused | + 1 | `whoever_fails_its_probation_is_refused_and_the_proven_one_returns` |

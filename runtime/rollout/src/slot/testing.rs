@@ -21,12 +21,18 @@ use super::{News, ProbationSettings, Refusals, Slot};
 use crate::component::{Component, Crashes};
 use crate::release::{Release, Version};
 
-/// Of a component that was compared with whoever is proven now.
 impl<C: Component> Slot<C> {
+    /// Whoever serves, or returns when that fails.
+    pub(crate) fn proven(&self) -> Arc<C> {
+        self.components().proven.component
+    }
+
+    /// A component that was compared with whoever is proven now.
     pub(crate) fn put(&self, release: Release<C>) -> Option<Duration> {
         self.put_against(&self.components().proven.version.digest, release, false)
     }
 
+    /// The same with a configuration that the proven one cannot do with.
     pub(crate) fn put_apart(&self, release: Release<C>) -> Option<Duration> {
         self.put_against(&self.components().proven.version.digest, release, true)
     }
@@ -140,6 +146,8 @@ pub(crate) struct Fake {
     pub(crate) scheme: Mutex<&'static str>,
     /// Its credentials.
     pub(crate) sources: watch::Sender<Vec<SourceState>>,
+    /// Grows when its cloud answers again.
+    pub(crate) recovered: watch::Sender<u64>,
 }
 
 impl Fake {
@@ -164,6 +172,7 @@ impl Fake {
             asked: Mutex::default(),
             scheme: Mutex::new("cloud"),
             sources: watch::Sender::default(),
+            recovered: watch::Sender::default(),
         })
     }
 

@@ -56,7 +56,7 @@ async fn a_configuration_is_refused_until_it_is_mended_and_the_one_before_serves
     let is_refused = |keeper: &Keeper| keeper.audience.metrics.refused_of(&keeper.source);
     keeper.configure().await;
     assert_eq!(is_refused(&keeper), [false, false]);
-    assert_eq!((shows(&slot), keeper.configuration.told()), ((true, false, 1), None), "nothing has changed");
+    assert_eq!((shows(&slot), keeper.configuration.told.as_deref()), ((true, false, 1), None), "nothing has changed");
     let cases = [
         ("[Global\n".to_owned(), "line 1"),
         (project("two").replace("api.test", "other.test"), "another host (other.test)"),
@@ -65,17 +65,17 @@ async fn a_configuration_is_refused_until_it_is_mended_and_the_one_before_serves
     for (text, says) in cases {
         conf(folder.path(), &text);
         keeper.configure().await;
-        let told = keeper.configuration.told().unwrap_or_default().to_owned();
+        let told = keeper.configuration.told.clone().unwrap_or_default();
         assert!(told.contains(says) && told.contains("cloud.conf"), "{told}");
         assert_eq!(shows(&slot), (true, false, 1), "{told}");
-        assert!(keeper.configuration.is_tried_again(), "{told}");
+        assert!(keeper.configuration.retry.due.is_some(), "{told}");
         assert_eq!(is_refused(&keeper), [false, true], "{told}");
     }
     conf(folder.path(), &project("two"));
     keeper.configure().await;
-    assert_eq!((shows(&slot), keeper.configuration.told()), ((false, true, 2), None));
+    assert_eq!((shows(&slot), keeper.configuration.told.as_deref()), ((false, true, 2), None));
     assert_eq!(is_refused(&keeper), [false, false]);
-    assert!(!slot.standing().is_on_probation() && !keeper.configuration.is_tried_again());
+    assert!(!slot.standing().is_on_probation() && keeper.configuration.retry.due.is_none());
     // Another token alone is for egress.
     conf(folder.path(), &project("two").replace("token-of-two", "token-of-later"));
     keeper.configure().await;
@@ -110,7 +110,7 @@ async fn a_configuration_in_the_gate_is_not_given_to_a_component_that_comes_mean
         // It is looked at again unless the configuration passed the gate for this very component.
         let is_new = shows(&slot).1;
         keeper.catch_up().await;
-        assert!(is_new || keeper.configuration.is_tried_again(), "{polls}");
+        assert!(is_new || keeper.configuration.retry.due.is_some(), "{polls}");
         keeper.configure().await;
         assert_eq!((shows(&slot).1, slot.standing().serving()), (true, &other.version), "{polls}");
         assert!(is_of(&slot.proven(), "two"), "{polls}: the two answer from one configuration");
@@ -182,12 +182,12 @@ async fn one_on_probation_that_cannot_answer_about_a_configuration_goes_only_whe
             "{behaviour}"
         );
         if may_pass {
-            let told = keeper.configuration.told().unwrap();
-            assert!(told.contains(why) && told.contains("2 (") && keeper.configuration.is_tried_again(), "{told}");
+            let told = keeper.configuration.told.as_deref().unwrap();
+            assert!(told.contains(why) && told.contains("2 (") && keeper.configuration.retry.due.is_some(), "{told}");
             // Somebody has mended what it could not do with.
             mood(folder.path(), "one");
             keeper.configure().await;
-            assert_eq!((slot.standing().is_on_probation(), keeper.configuration.told()), (true, None));
+            assert_eq!((slot.standing().is_on_probation(), keeper.configuration.told.as_deref()), (true, None));
             mood(folder.path(), "two");
         }
         for _ in 0..20 {
@@ -262,5 +262,5 @@ async fn files_that_never_stay_the_same_keep_the_host_from_nothing_else() {
         ((false, true, 2), Duration::from_secs(1)),
         "it waits once, and then it is others' turn"
     );
-    assert!(keeper.configuration.is_tried_again());
+    assert!(keeper.configuration.retry.due.is_some());
 }

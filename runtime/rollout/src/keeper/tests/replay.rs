@@ -223,7 +223,7 @@ async fn a_counter_that_nobody_signed_counts_for_nothing_and_hides_no_other_one(
     assert_eq!((slot.standing().serving().version.as_str(), slot.standing().is_on_probation()), ("3", true));
     let written = place.server.lock().data.clone();
     leader.listen().await;
-    assert!(place.server.lock().data == written && !leader.share.as_ref().unwrap().is_due(), "nothing is new");
+    assert!(place.server.lock().data == written && leader.share.as_ref().unwrap().retry.is_none(), "nothing is new");
 }
 
 /// By whoever leads, and by a standby that has heard of them: the leader may be on its way out.
@@ -240,12 +240,15 @@ async fn counters_that_somebody_cleared_are_told_again() {
         place.server.lock().data = Some(BTreeMap::new());
         // One look notices it, the next one tells.
         keeper.listen().await;
-        assert!(keeper.share.as_ref().unwrap().is_due());
+        assert!(keeper.share.as_ref().unwrap().retry.is_some());
         keeper.listen().await;
         assert_eq!(place.shared(), [2]);
         let written = place.server.lock().data.clone();
         keeper.listen().await;
-        assert!(place.server.lock().data == written && !keeper.share.as_ref().unwrap().is_due(), "nothing is new");
+        assert!(
+            place.server.lock().data == written && keeper.share.as_ref().unwrap().retry.is_none(),
+            "nothing is new"
+        );
     }
     let Release { version, .. } = slot.components().proven;
     assert_eq!(version.signed.as_ref().map(|signed| signed.counter), Some(2), "the page shows it");

@@ -41,7 +41,7 @@ impl Component for Fake {
     }
 
     fn recoveries(&self) -> Vec<watch::Receiver<u64>> {
-        vec![]
+        vec![self.recovered.subscribe()]
     }
 
     fn follow_credentials(&self) -> CallFuture<'_, ()> {

@@ -307,6 +307,25 @@ async fn what_the_witness_cannot_tell_is_tried_again() {
     }
 }
 
+/// It was said that the new one finds no load balancer, also where it had found one, or deleted it.
+#[tokio::test]
+async fn what_the_witness_cannot_tell_is_told_with_what_the_new_one_says() {
+    let (rig, new) = after_one(Does::Right, faults(1)).await;
+    let cannot_tell = |says: &str| format!("{says}, and the last good one cannot tell: it cannot tell");
+    rig.proven.does(Does::Fail);
+    for (does, says) in [(Does::Right, "says whose the load balancer is"), (Does::Lose, "finds no load balancer")] {
+        new.does(does);
+        let failure = rig.slot.load_balancers().get_mark(served("web")).await.unwrap_err();
+        assert!(failure.message.ends_with(&cannot_tell(says)), "{does:?}: {failure}");
+    }
+    new.does(Does::Right);
+    // It answers from memory until it is asked about the deletion.
+    rig.proven.remember();
+    let failure = delete(&rig, served("web")).await.failure.unwrap();
+    assert!(failure.message.ends_with(&cannot_tell("says that it deleted the load balancer")), "{failure}");
+    assert_eq!((rig.balancers(), rig.is_on_probation()), (vec![], true));
+}
+
 /// Whoever goes without a verdict changes nothing more either, and what it wrote is ensured again.
 #[tokio::test]
 async fn a_component_that_is_withdrawn_changes_nothing_more() {

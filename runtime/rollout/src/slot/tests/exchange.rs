@@ -1,10 +1,12 @@
 //! One component takes the place of another while calls are under way.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::LoadBalancerSource as _;
 use ccm_egress::SourceState;
+use futures::FutureExt as _;
 use jiff::Timestamp;
 use tokio::task::JoinSet;
 
@@ -104,11 +106,11 @@ async fn under_load_every_answer_is_whole_and_of_the_component_of_the_moment() {
     for _ in 0..4 {
         let (rig, answered) = (Arc::clone(&rig), Arc::clone(&answered));
         callers.spawn(async move {
-            let generations = rig.slot.generations();
+            let generation = || rig.slot.standing().generation;
             loop {
-                let before = *generations.borrow();
+                let before = generation();
                 let version: u64 = finder(&find(&rig, &["a", "b", "c"]).await.unwrap()).parse().unwrap();
-                let after = *generations.borrow();
+                let after = generation();
                 answered.add_permits(1);
                 assert!((before..=after).contains(&version), "{version} between {before} and {after}");
                 if after == EXCHANGES {
@@ -130,19 +132,24 @@ async fn under_load_every_answer_is_whole_and_of_the_component_of_the_moment() {
 async fn the_generation_grows_whenever_another_one_serves_and_with_nothing_else() {
     let rig = Rig::new(SHORT);
     let mut generations = rig.slot.generations();
-    assert_eq!(*generations.borrow_and_update(), 1);
+    // Whether those who wait for it are woken, and which one it is.
+    let mut grown = || {
+        let is_told = generations.has_changed().unwrap();
+        generations.mark_unchanged();
+        (is_told, rig.slot.standing().generation)
+    };
+    assert_eq!(grown(), (false, 1));
     rig.put("2", Does::Right);
-    assert!(generations.has_changed().unwrap());
-    assert_eq!(*generations.borrow_and_update(), 2);
+    assert_eq!(grown(), (true, 2));
     answers(&rig).await;
-    assert!(!rig.is_on_probation() && !generations.has_changed().unwrap(), "it is the same component");
+    assert_eq!((rig.is_on_probation(), grown()), (false, (false, 2)), "it is the same component");
     rig.put("3", Does::Lose);
-    assert_eq!(*generations.borrow_and_update(), 3);
+    assert_eq!(grown(), (true, 3));
     assert_eq!(answers(&rig).await, "2");
-    assert_eq!(*generations.borrow_and_update(), 4);
+    assert_eq!(grown(), (true, 4));
     rig.put("4", Does::Right);
     rig.slot.put_back(&digest("2"));
-    assert_eq!((*generations.borrow_and_update(), rig.serving()), (6, "2".to_owned()));
+    assert_eq!((grown(), rig.serving()), ((true, 6), "2".to_owned()));
 }
 
 /// The component that died at another replica had written, and nobody looked at that again.
@@ -193,7 +200,7 @@ async fn a_peers_refusal_of_the_proven_one_neither_ends_a_running_probation_nor_
     }
     tokio::time::advance(settings.time).await;
     contested(&rig);
-    assert_eq!((rig.is_on_probation(), *rig.slot.generations().borrow()), (true, 2));
+    assert_eq!((rig.is_on_probation(), rig.slot.standing().generation), (true, 2));
     assert_eq!(
         work.ensure(service("web"), Arc::default()).await.failure,
         None,
@@ -257,6 +264,24 @@ async fn all_that_becomes_of_components_is_told_once_and_in_order() {
             "2 configured, 7",
         ]
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_recovery_of_whoever_serves_wakes_those_who_wait_and_none_of_the_one_before() {
+    let rig = Rig::new(SHORT);
+    let mut woken = rig.slot.recoveries();
+    let mut following = pin!(rig.slot.follow());
+    let mut wakes = |component: &Fake| {
+        assert!(following.as_mut().now_or_never().is_none());
+        component.recovered.send_modify(|count| *count += 1);
+        assert!(following.as_mut().now_or_never().is_none());
+        let is_woken = woken.has_changed().unwrap();
+        woken.mark_unchanged();
+        is_woken
+    };
+    assert_eq!([wakes(&rig.proven), wakes(&rig.proven)], [true, true]);
+    let new = rig.put("2", Does::Right);
+    assert_eq!([wakes(&rig.proven), wakes(&new)], [false, true]);
 }
 
 /// How the sources stand, as it is told next.

@@ -1,5 +1,6 @@
 //! A new component proves itself with Nodes that have no provider ID yet. What is written there stays for ever.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use ccm_cloud::{Node, Reaction};
 
 use super::*;
 use crate::slot::ProbationSettings;
-use crate::slot::testing::{Fake, new_node};
+use crate::slot::testing::{Fake, new_node, release};
 
 /// As the controller asks before it writes an ID.
 async fn ask(rig: &Rig, nodes: Vec<Node>) -> Vec<Finding> {
@@ -65,6 +66,50 @@ async fn where_the_last_good_one_does_not_know_the_machine_the_node_waits_until_
         assert!(recoveries.has_changed().unwrap(), "{witness:?}: whoever waits is woken");
         assert_eq!(id(&ask(&rig, vec![new_node("a")]).await[0]), ("cloud://a", "2".to_owned()), "{witness:?}");
     }
+}
+
+/// A Node that waits is asked about every few milliseconds: its machine was invented, and ten such answers in an outage of the last good one
+/// proved the component that had invented it.
+#[tokio::test(start_paused = true)]
+async fn what_the_last_good_one_cannot_judge_proves_nothing_for_ten_times_the_probation() {
+    let minute = ProbationSettings { time: Duration::from_secs(60), calls: 10, faults: 1 };
+    for silent in [Does::Fail, Does::Throttle, Does::Elsewhere, Does::Crash] {
+        let (rig, _) = Rig::trying(Does::Misname, minute);
+        rig.proven.does(silent);
+        for _ in 0..59 {
+            ask(&rig, vec![new_node("a")]).await;
+            tokio::time::advance(Duration::from_secs(10)).await;
+        }
+        assert!(rig.is_on_probation(), "{silent:?}");
+        // It answers once, and is silent again: that may be an outage, too.
+        rig.proven.does(Does::Lose);
+        ask(&rig, vec![new_node("a")]).await;
+        rig.proven.does(silent);
+        for _ in 0..59 {
+            ask(&rig, vec![new_node("a")]).await;
+            tokio::time::advance(Duration::from_secs(10)).await;
+        }
+        assert!(rig.is_on_probation(), "{silent:?}");
+        // One that is silent for so long may be what the new one repairs.
+        for _ in 0..20 {
+            ask(&rig, vec![new_node("a")]).await;
+            tokio::time::advance(Duration::from_secs(10)).await;
+        }
+        assert!(!rig.is_on_probation(), "{silent:?}");
+    }
+}
+
+/// The last good one looked with the configuration of before, and found the machine of that name in another project.
+#[tokio::test]
+async fn where_the_configurations_differ_a_new_node_gets_neither_id() {
+    let rig = Rig::new(faults(9));
+    let new = Fake::of("2", Does::Misname, &rig.cloud, 1);
+    rig.slot.put_apart(release(Arc::clone(&new))).unwrap();
+    let findings = ask(&rig, vec![new_node("a"), node("b")]).await;
+    let [Finding::Unknown(failure), Finding::Found(_)] = findings.as_slice() else { panic!("{findings:?}") };
+    assert!(failure.message.contains("another configuration"), "{failure}");
+    new.does(Does::Right);
+    assert_eq!(id(&ask(&rig, vec![new_node("a")]).await[0]).0, "cloud://a", "both say the same");
 }
 
 /// Thousands of Nodes come at once, and each question costs the cloud a listing.
