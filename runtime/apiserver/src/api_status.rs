@@ -8,6 +8,15 @@ use kube::core::response::reason;
 const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
 /// What the namespaces themselves are called in details.
 const NAMESPACES: &str = "namespaces";
+/// The reason that kube gives where it finds no Status in what was answered.
+const NO_STATUS: &str = "Failed to parse error data";
+
+/// Whether the API server says this itself. What stands before it answers with any code, and with a page for people or a text of its own: that
+/// says nothing of objects and rights.
+#[must_use]
+pub fn is_answer(status: &Status) -> bool {
+    status.is_failure() && status.reason != NO_STATUS && status.code >= 400
+}
 
 /// Whether the sender lacks a right. Not everything that is forbidden is about rights, and there is no reason or cause for it: the
 /// sentence is the same for each way of authorization.
@@ -47,6 +56,28 @@ mod tests {
     fn status(code: u16, reason: &str, message: &str, details: &Value) -> Status {
         let status = json!({ "code": code, "reason": reason, "message": message, "details": details });
         serde_json::from_value(status).unwrap()
+    }
+
+    #[test]
+    fn only_a_status_is_an_answer_of_the_api_server() {
+        let said = |text: &str| serde_json::from_str::<Status>(text).unwrap();
+        // A webhook need not say a reason.
+        for text in [
+            r#"{ "kind": "Status", "status": "Failure", "reason": "Forbidden", "message": "no", "code": 403 }"#,
+            r#"{ "kind": "Status", "status": "Failure", "message": "admission webhook \"x\" denied the request", "code": 400 }"#,
+        ] {
+            assert!(is_answer(&said(text)), "{text}");
+        }
+        for text in [
+            r#"{ "message": "Forbidden" }"#,
+            r#"{ "code": 403, "message": "no", "reason": "Forbidden" }"#,
+            r#"{ "status": "Success" }"#,
+            r#"{ "status": "Failure" }"#,
+            "{}",
+        ] {
+            assert!(!is_answer(&said(text)), "{text}");
+        }
+        assert!(!is_answer(&Status::failure("<html>Forbidden</html>", NO_STATUS).with_code(403)));
     }
 
     /// As the API server (1.33 to 1.36) and what stands before it say it.

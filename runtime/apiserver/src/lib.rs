@@ -10,6 +10,7 @@
 //! | `api_gate` | requests with a time limit, counted; writes only while this process leads, and no more at once than are good for the API server |
 //! | `api_status`, `error_text` | what an answer means, and how it is told |
 //! | `events` | Kubernetes Events |
+//! | `pages` | asks again for one page of a list, so that a long list has an end |
 //! | `metrics` | requests and Events |
 
 mod api_gate;
@@ -22,9 +23,10 @@ mod events;
 mod fenced;
 mod metrics;
 mod observed;
+mod pages;
 
 pub use api_gate::{ApiError, ApiGate, ApiGateSettings, Purpose};
-pub use api_status::{is_namespace_ending, lacks_right};
+pub use api_status::{is_answer, is_namespace_ending, lacks_right};
 pub use config::{config, config_from};
 pub use connection::{Pings, client};
 pub use counted::plain_client;
@@ -35,3 +37,4 @@ pub use events::{
 pub use fenced::fenced_client;
 pub use metrics::{ApiMetrics, EventMetrics};
 pub use observed::{Away, GRACE, Observed, observed};
+pub use pages::{PagePauses, patient};

@@ -9,12 +9,14 @@ use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
 use kube::core::Status;
+use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::api_status::lacks_right;
 use crate::counted::is_watch;
 use crate::error_text::api_error_text;
+use crate::pages::later_page;
 
 /// How long a watch may be away before that is told. A watch that ends after its time, one that begins anew with a list, and a dropped
 /// connection are back within seconds, and an API server that is restarted within this time. It is also as long as a silent
@@ -36,6 +38,7 @@ pub fn observed(client: &Client) -> (Client, Observed) {
 
 async fn ask(client: &Client, seen: &watch::Sender<Seen>, request: Request<Body>) -> kube::Result<Response<Body>> {
     let (is_watch, asked) = (is_watch(request.uri()), Moment::now());
+    let page = later_page(request.uri()).map(ToOwned::to_owned);
     seen.send_modify(|seen| seen.asked(asked));
     let answered = async {
         let answer = client.send(request).await?;
@@ -44,13 +47,13 @@ async fn ask(client: &Client, seen: &watch::Sender<Seen>, request: Request<Body>
     match answered.await {
         Ok((answer, refusal)) => {
             seen.send_modify(|seen| match refusal {
-                None => seen.answered(is_watch),
-                Some(failure) => seen.failed(failure, asked),
+                None => seen.answered(is_watch, page.as_deref()),
+                Some(failure) => seen.failed(Failure { page, ..failure }, asked),
             });
             Ok(answer)
         }
         Err(error) => {
-            let failure = Failure { why: api_error_text(&error), ..Failure::default() };
+            let failure = Failure { why: api_error_text(&error), page, ..Failure::default() };
             seen.send_modify(|seen| seen.failed(failure, asked));
             Err(error)
         }
@@ -62,16 +65,26 @@ async fn refused(answer: Response<Body>) -> kube::Result<(Response<Body>, Option
     let (head, body) = answer.into_parts();
     let bytes = body.collect_bytes().await?;
     let code = head.status.as_u16();
-    let mut failure = Failure { is_answer: !head.status.is_server_error(), ..Failure::default() };
     // What stands before the API server may say something else.
-    match serde_json::from_slice::<Status>(&bytes) {
-        Ok(status) if !status.message.is_empty() => {
+    let is_status = serde_json::from_slice::<Kind>(&bytes).is_ok_and(|said| said.kind == "Status");
+    let status = serde_json::from_slice::<Status>(&bytes).ok().filter(|_| is_status);
+    let is_answer = status.is_some() && !head.status.is_server_error();
+    let mut failure = Failure { is_answer, ..Failure::default() };
+    match status {
+        Some(status) if !status.message.is_empty() => {
             failure.why = format!("{} ({code})", status.message);
             failure.lacks_right = lacks_right(&status);
         }
         _ => failure.why = format!("the answer has status {code}"),
     }
     Ok((Response::from_parts(head, Body::from(bytes)), Some(failure)))
+}
+
+/// What an answer says that it is.
+#[derive(Deserialize)]
+struct Kind {
+    #[serde(default)]
+    kind: String,
 }
 
 /// The last that went wrong.
@@ -81,6 +94,8 @@ struct Failure {
     /// The API server itself said so. A status of 500 and above may be that of a proxy which does not reach it.
     is_answer: bool,
     lacks_right: bool,
+    /// It was a page of a list, with this query, and may be asked for again.
+    page: Option<String>,
 }
 
 /// A right that is missing.
@@ -128,13 +143,15 @@ impl Seen {
         self.unwatched.get_or_insert(now);
     }
 
-    /// A list that can be had says nothing about the watch.
-    fn answered(&mut self, is_watch: bool) {
+    /// A list that can be had says nothing about the watch, and a page nothing but that the same one can be had.
+    fn answered(&mut self, is_watch: bool, page: Option<&str>) {
         self.unanswered = None;
         if is_watch {
             self.unwatched = None;
             self.failure = None;
             self.missing = None;
+        } else if page.is_some() {
+            self.failure.take_if(|failure| failure.page.as_deref() == page);
         }
     }
 
@@ -208,7 +225,7 @@ impl Observed {
         }
     }
 
-    /// Whether the API server answers, as far as is known. A refusal is an answer.
+    /// Whether the API server answers, as far as is known. A refusal is an answer, where the API server itself says it.
     ///
     /// # Errors
     ///

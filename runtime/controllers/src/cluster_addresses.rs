@@ -348,7 +348,7 @@ async fn ask<T: DeserializeOwned>(client: &Client, path: &str) -> Result<Option<
     let request = Request::get(path).body(vec![]).map_err(|error| error.to_string())?;
     match tokio::time::timeout(LIMIT, client.request(request)).await {
         Ok(Ok(answer)) => Ok(Some(answer)),
-        Ok(Err(kube::Error::Api(status))) if status.is_not_found() => Ok(None),
+        Ok(Err(kube::Error::Api(status))) if ccm_apiserver::is_answer(&status) && status.is_not_found() => Ok(None),
         Ok(Err(error)) => Err(ccm_apiserver::api_error_text(&error)),
         Err(_elapsed) => Err(format!("no answer within {LIMIT:?}")),
     }

@@ -10,6 +10,7 @@ mod lists;
 mod node;
 mod pairs;
 mod service;
+mod unread;
 
 #[cfg(test)]
 mod tests;
@@ -18,7 +19,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
-use ccm_apiserver::causes;
+use ccm_apiserver::{causes, patient};
 use futures::StreamExt as _;
 use kube::runtime::reflector::{Lookup, ObjectRef, Store, store::Writer};
 use kube::runtime::watcher::{self, watcher};
@@ -35,6 +36,10 @@ pub(crate) use decode::{DeserializeGuard, Identified};
 pub(crate) use lists::{Age, Lists};
 pub use node::Node;
 pub(crate) use pairs::Pairs;
+use unread::Notes;
+#[cfg(test)]
+pub(crate) use unread::UnreadObject;
+pub(crate) use unread::{Shown, Unread};
 
 /// Keys that wait for one subscriber. When it is full the watch waits: queues empty it at once.
 const SUBSCRIBER_BOUND: usize = 1_024;
@@ -50,6 +55,7 @@ const LONG: Duration = Duration::from_secs(60);
 pub struct FirstList {
     state: watch::Receiver<Result<(), String>>,
     lists: Lists,
+    unread: watch::Receiver<Unread>,
 }
 
 impl FirstList {
@@ -62,12 +68,23 @@ impl FirstList {
     /// As a test says.
     #[cfg(test)]
     pub(crate) fn of(state: watch::Receiver<Result<(), String>>) -> Self {
-        Self { state, lists: Lists::default() }
+        Self { state, lists: Lists::default(), unread: watch::channel(Unread::new()).1 }
+    }
+
+    /// The same where some objects cannot be read.
+    #[cfg(test)]
+    pub(crate) fn with_unread(self, unread: watch::Receiver<Unread>) -> Self {
+        Self { unread, ..self }
     }
 
     /// For who compares states of objects.
     pub(crate) fn lists(&self) -> Lists {
         self.lists.clone()
+    }
+
+    /// Objects that cannot be read. Whoever reads the store while borrowing them sees both as they were at one moment.
+    pub(crate) fn unread(&self) -> watch::Receiver<Unread> {
+        self.unread.clone()
     }
 
     /// Waits for the first complete list. False when the reflector ended before.
@@ -143,19 +160,21 @@ pub struct Reflector<K: Stored> {
     undecodable: HashSet<ObjectRef<K>>,
     /// Of which something is left out.
     shortened: HashSet<ObjectRef<K>>,
+    unread: Notes,
     meters: StoreMeters,
     failing: bool,
 }
 
 impl<K: Stored> Reflector<K> {
-    /// A reflector of all objects of a kind, in all namespaces. Nothing is read before [`run`](Self::run).
+    /// A reflector of all objects of a kind, in all namespaces. Nothing is read before [`run`](Self::run). A page of a list that cannot be had
+    /// for the moment is [asked for again](patient).
     #[must_use]
     pub fn new(client: Client, metrics: &StoreMetrics) -> Self {
         let writer = Writer::default();
         let reader = writer.as_reader();
         let (door, newcomers) = mpsc::unbounded_channel();
         Self {
-            api: Api::all(client),
+            api: Api::all(patient(client)),
             writer,
             reader,
             first_list: watch::Sender::new(Err("the first list is not complete".to_owned())),
@@ -165,6 +184,7 @@ impl<K: Stored> Reflector<K> {
             door,
             undecodable: HashSet::new(),
             shortened: HashSet::new(),
+            unread: Notes::new(),
             meters: metrics.of(&K::kind(&())),
             failing: false,
         }
@@ -179,7 +199,7 @@ impl<K: Stored> Reflector<K> {
     /// Tells when the store has been filled.
     #[must_use]
     pub fn first_list(&self) -> FirstList {
-        FirstList { state: self.first_list.subscribe(), lists: self.lists.clone() }
+        FirstList { state: self.first_list.subscribe(), lists: self.lists.clone(), unread: self.unread.subscribe() }
     }
 
     /// For those who may subscribe while it runs.
@@ -257,35 +277,45 @@ impl<K: Stored> Reflector<K> {
     fn take(&mut self, event: watcher::Event<DeserializeGuard<K>>) -> Vec<ObjectRef<K>> {
         self.meters.last_event.set(now_seconds());
         let told = match event {
-            watcher::Event::Apply(guard) => self.decoded(guard).map_or_else(Vec::new, |object| {
-                let key = stored_key(&object);
-                self.writer.apply_watcher_event(&watcher::Event::Apply(object));
-                vec![key]
-            }),
+            watcher::Event::Apply(guard) => {
+                if let Some((key, why)) = unreadable(&guard) {
+                    let is_shown = self.last_good(&guard).is_some();
+                    self.unread.came(&key, uid(&guard), why, is_shown);
+                }
+                self.decoded(guard).map_or_else(Vec::new, |object| {
+                    let (key, writer) = (stored_key(&object), &mut self.writer);
+                    self.unread.went(&key, || writer.apply_watcher_event(&watcher::Event::Apply(object)));
+                    vec![key]
+                })
+            }
             watcher::Event::Delete(guard) => {
                 let key = key(&guard);
                 self.undecodable.remove(&key);
                 self.shortened.remove(&key);
-                match guard.object {
-                    Ok(object) if guard.metadata.name.is_some() => {
-                        self.writer.apply_watcher_event(&watcher::Event::Delete(object))
-                    }
+                let gone = match guard.object {
+                    Ok(object) if guard.metadata.name.is_some() => Some(object),
                     // The store takes whole objects only; the old one is as good to say which.
-                    _ => {
-                        if let Some(old) = self.reader.get(&key) {
-                            self.writer.apply_watcher_event(&watcher::Event::Delete(K::clone(&old)));
-                        }
+                    _ => self.reader.get(&key).map(|old| K::clone(&old)),
+                };
+                let writer = &mut self.writer;
+                self.unread.went(&key, || {
+                    if let Some(gone) = gone {
+                        writer.apply_watcher_event(&watcher::Event::Delete(gone));
                     }
-                }
+                });
                 vec![key]
             }
             watcher::Event::Init => {
                 self.lists.begins();
+                self.unread.begins();
                 self.writer.apply_watcher_event(&watcher::Event::Init);
                 vec![]
             }
             watcher::Event::InitApply(guard) => {
                 let last_good = self.last_good(&guard);
+                if let Some((key, why)) = unreadable(&guard) {
+                    self.unread.listed(&key, uid(&guard), why, last_good.is_some());
+                }
                 if let Some(object) = self.decoded(guard).or(last_good) {
                     self.writer.apply_watcher_event(&watcher::Event::InitApply(object));
                 }
@@ -293,7 +323,9 @@ impl<K: Stored> Reflector<K> {
             }
             watcher::Event::InitDone => {
                 let mut keys: HashSet<_> = self.reader.state().iter().map(|object| stored_key(&**object)).collect();
-                self.writer.apply_watcher_event(&watcher::Event::InitDone);
+                let writer = &mut self.writer;
+                self.unread.is_stored(|| writer.apply_watcher_event(&watcher::Event::InitDone));
+                self.forget_what_is_gone();
                 self.lists.is_stored();
                 drop(self.first_list.send_replace(Ok(())));
                 keys.extend(self.reader.state().iter().map(|object| stored_key(&**object)));
@@ -302,6 +334,13 @@ impl<K: Stored> Reflector<K> {
         };
         self.meters.objects.set(i64::try_from(self.reader.len()).unwrap_or(i64::MAX));
         told
+    }
+
+    /// After a list. What went while the watch was away was told by no event.
+    fn forget_what_is_gone(&mut self) {
+        let Self { reader, unread, undecodable, shortened, .. } = self;
+        undecodable.retain(|key| unread.has(key));
+        shortened.retain(|key| reader.get(key).is_some());
     }
 
     /// For an object that cannot be decoded, its state when it could be. In a list, whatever is missing is gone, and what
@@ -416,6 +455,16 @@ fn tell_watch(error: watcher::Error) -> String {
 /// Name and namespace, without anything that changes.
 fn key<K: Stored>(guard: &DeserializeGuard<K>) -> ObjectRef<K> {
     key_of(guard.metadata.name.as_deref(), guard.metadata.namespace.as_deref())
+}
+
+/// Its key, and why it cannot be read; none where it can.
+fn unreadable<K: Stored>(guard: &DeserializeGuard<K>) -> Option<(ObjectRef<K>, &str)> {
+    let why = guard.object.as_ref().err()?;
+    guard.metadata.name.is_some().then(|| (key(guard), why.as_str()))
+}
+
+fn uid<K: Stored>(guard: &DeserializeGuard<K>) -> &str {
+    guard.metadata.uid.as_deref().unwrap_or_default()
 }
 
 /// The same of an object in the store.

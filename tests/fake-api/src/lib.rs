@@ -42,6 +42,8 @@ pub fn scraped(registry: &Registry, series: &str) -> f64 {
 pub struct Call {
     /// `PATCH /api/v1/nodes/node0/status`
     pub line: String,
+    /// What follows the question mark; empty where nothing does.
+    pub query: String,
     /// Its header.
     pub content_type: String,
     /// Null where it has none.
@@ -49,6 +51,26 @@ pub struct Call {
 }
 
 type Act = Box<dyn FnOnce(&mut State) -> Option<u16> + Send>;
+
+/// A request that fails again and again.
+struct Repeated {
+    line: String,
+    /// One in so many.
+    nth: usize,
+    /// How many there were.
+    seen: usize,
+    status: u16,
+    /// Seconds after which it is to be sent again.
+    retry_after: Option<u64>,
+}
+
+impl Repeated {
+    /// Counts a request. The answer to it, if it fails.
+    fn next(&mut self) -> Option<(u16, Option<u64>)> {
+        self.seen += 1;
+        self.seen.is_multiple_of(self.nth).then_some((self.status, self.retry_after))
+    }
+}
 
 /// What the API server has.
 #[derive(Default)]
@@ -65,6 +87,11 @@ pub struct State {
     silent: Vec<String>,
     lost: Vec<String>,
     failures: Vec<(String, Value)>,
+    /// What something in between answers, once each.
+    texts: Vec<(String, u16, String)>,
+    repeated: Vec<Repeated>,
+    /// Whether lists come in pages.
+    in_pages: bool,
     watches: Vec<mock::SendResponse<Response<Body>>>,
 }
 
@@ -277,6 +304,23 @@ impl<N: DeserializeOwned> FakeApi<N> {
         self.state.lock().failures.push((line.to_owned(), status));
     }
 
+    /// Answers each `nth` request whose line ends with `line` with a status, and wishes to be asked again after so many seconds.
+    pub fn refuse_each(&self, nth: usize, line: &str, status: u16, retry_after: Option<u64>) {
+        let repeated = Repeated { line: line.to_owned(), nth, seen: 0, status, retry_after };
+        self.state.lock().repeated.push(repeated);
+    }
+
+    /// Answers the next `times` requests whose line ends with `line` as something in between would: with this status and this text.
+    pub fn interfere(&self, line: &str, status: u16, text: &str, times: usize) {
+        let texts = &mut self.state.lock().texts;
+        texts.extend(std::iter::repeat_n((line.to_owned(), status, text.to_owned()), times));
+    }
+
+    /// Lists come in pages from now on, where they are asked for so.
+    pub fn serve_in_pages(&self) {
+        self.state.lock().in_pages = true;
+    }
+
     /// Never answers requests whose line contains `part`.
     pub fn silence(&self, part: &str) {
         self.state.lock().silent.push(part.to_owned());
@@ -361,6 +405,20 @@ fn failure(code: u16, verb: &str) -> Value {
     json!({ "kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message, "details": details })
 }
 
+/// The page of a list that a query asks for.
+fn page(mut list: Value, query: &str) -> Value {
+    let part = |name: &str| query.split('&').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
+    let limit = part("limit").map(|limit| limit.parse::<usize>().unwrap());
+    let (Some(limit), Some(items)) = (limit, list["items"].as_array().cloned()) else { return list };
+    let start: usize = part("continue").map_or(0, |token| token.parse().unwrap());
+    let end = items.len().min(start + limit);
+    if end < items.len() {
+        list["metadata"]["continue"] = json!(end.to_string());
+    }
+    list["items"] = json!(items[start..end]);
+    list
+}
+
 async fn serve(mut handle: mock::Handle<Request<Body>, Response<Body>>, state: Arc<Mutex<State>>) {
     let mut unanswered = Vec::new();
     while let Some((request, respond)) = handle.next_request().await {
@@ -369,10 +427,11 @@ async fn serve(mut handle: mock::Handle<Request<Body>, Response<Body>>, state: A
         let header = parts.headers.get("content-type").map_or("", |value| value.to_str().unwrap());
         let call = Call {
             line: format!("{} {}", parts.method, parts.uri.path()),
+            query: parts.uri.query().unwrap_or_default().to_owned(),
             content_type: header.to_owned(),
             body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
         };
-        let watch = parts.uri.query().is_some_and(|query| query.contains("watch=true"));
+        let watch = call.query.contains("watch=true");
         let mut state = state.lock();
         state.calls.push(call.clone());
         if watch {
@@ -381,6 +440,24 @@ async fn serve(mut handle: mock::Handle<Request<Body>, Response<Body>>, state: A
         }
         if state.silent.iter().any(|part| call.line.contains(part)) {
             unanswered.push(respond);
+            continue;
+        }
+        if let Some(place) = state.texts.iter().position(|(line, ..)| call.line.ends_with(line)) {
+            let (_, status, text) = state.texts.remove(place);
+            respond.send_response(Response::builder().status(status).body(Body::from(text.into_bytes())).unwrap());
+            continue;
+        }
+        let repeated = state.repeated.iter_mut().find(|repeated| call.line.ends_with(&repeated.line));
+        if let Some((status, retry_after)) = repeated.and_then(Repeated::next) {
+            let mut body = failure(status, parts.method.as_str());
+            if let Some(seconds) = retry_after {
+                body["details"]["retryAfterSeconds"] = json!(seconds);
+            }
+            let body = Body::from(serde_json::to_vec(&body).unwrap());
+            let answer = retry_after
+                .into_iter()
+                .fold(Response::builder().status(status), |answer, seconds| answer.header("retry-after", seconds));
+            respond.send_response(answer.body(body).unwrap());
             continue;
         }
         let place = state.scripts.iter().position(|(line, _)| call.line.ends_with(line));
@@ -394,6 +471,7 @@ async fn serve(mut handle: mock::Handle<Request<Body>, Response<Body>>, state: A
             status = 504;
         }
         let body = match status {
+            200..300 if state.in_pages => page(body, &call.query),
             200..300 => body,
             _ => scripted.unwrap_or_else(|| failure(status, parts.method.as_str())),
         };

@@ -4,6 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api_status;
+use crate::events::cut;
+
+/// Most bytes that are told of what something in between said: it may be a page for people.
+const MAX_FOREIGN: usize = 300;
 
 /// Why a request had no effect, or none that is known.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -47,7 +51,7 @@ pub enum ApiError {
         /// The API server's text.
         message: String,
     },
-    /// The same request may work later.
+    /// The same request may work later. So it may where something in between answered, whatever its status.
     #[error("the API server cannot serve this now ({code}): {message}")]
     Unavailable {
         /// HTTP status.
@@ -113,6 +117,10 @@ impl ApiError {
 impl From<kube::Error> for ApiError {
     fn from(error: kube::Error) -> Self {
         let kube::Error::Api(status) = error else { return Self::Transport(Arc::new(error)) };
+        if !api_status::is_answer(&status) {
+            let message = format!("not the API server's own answer: {}", cut(&status.message, MAX_FOREIGN));
+            return Self::Unavailable { code: status.code, message, retry_after: None };
+        }
         let is_right = api_status::lacks_right(&status);
         if api_status::is_object_missing(&status) {
             return Self::NotFound;

@@ -4,7 +4,7 @@ use ccm_fake_api::scraped;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::core::Status;
-use kube::core::response::StatusDetails;
+use kube::core::response::{StatusDetails, StatusSummary};
 use prometheus_client::registry::Registry;
 use serde_json::json;
 
@@ -119,10 +119,28 @@ async fn each_status_has_its_own_error() {
     }
 }
 
+/// Each of them was once the API server's refusal, and so what it says of rights and of objects.
+#[tokio::test(start_paused = true)]
+async fn what_something_in_between_says_is_no_answer_whatever_its_status() {
+    let page = format!("<html>User \"ccm\" cannot pass{}</html>", "x".repeat(10_000));
+    let texts =
+        ["", "Bad Request", "{}", r#"{ "message": "Forbidden" }"#, r#"{ "code": 403, "reason": "Forbidden" }"#, &page];
+    for (status, text) in [400, 401, 403, 404, 409, 422].into_iter().flat_map(|status| texts.map(|text| (status, text)))
+    {
+        let bench = bench();
+        bench.api.interfere("node0", status, text, 1);
+        let nodes = Api::<Node>::all(bench.gate.client());
+        let error = bench.gate.read(GET, nodes.get("node0")).await.unwrap_err();
+        assert!(error.is_unanswered() && !error.is_denied() && !error.is_refusal(), "{status} {text}: {error}");
+        assert!(error.to_string().len() < 500, "{error}");
+    }
+}
+
 #[test]
 fn the_api_servers_wish_for_a_delay_is_kept() {
     let details: StatusDetails = serde_json::from_str(r#"{ "retryAfterSeconds": 7 }"#).unwrap();
-    let status = Status { code: 429, message: "busy".into(), details: Some(details), ..Status::default() };
+    let status = Some(StatusSummary::Failure);
+    let status = Status { status, code: 429, message: "busy".into(), details: Some(details), ..Status::default() };
     let error = ApiError::from(kube::Error::Api(Box::new(status)));
     assert!(matches!(error, ApiError::Unavailable { code: 429, retry_after: Some(after), .. } if after.as_secs() == 7));
 }

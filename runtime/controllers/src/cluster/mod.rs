@@ -5,6 +5,7 @@
 //! | [`wake`] | which changes matter |
 //! | [`waking`](crate::waking) | says when: such changes, gathered; a period; a cloud that is back |
 //! | [`sync`] | one call of one provider, and what follows from its answer |
+//! | [`unread`] | objects that the stores leave out, which a provider must not take for gone |
 //! | [`memory`] | which failures were told already |
 //!
 //! A provider gets all Nodes and Services with each call, so that many changes are one call, and a change that was missed is
@@ -15,6 +16,7 @@ mod metrics;
 mod rehearsal;
 mod settings;
 mod sync;
+mod unread;
 mod wake;
 
 #[cfg(test)]
@@ -40,6 +42,7 @@ use crate::queue::{self, GivenUp};
 use crate::store::{FirstList, Node};
 use crate::waking::{self, Pace, Recoveries};
 use sync::{Member, Syncer};
+use unread::LeftOut;
 use wake::Told;
 
 /// A provider that offers the contract's `cluster`.
@@ -99,7 +102,9 @@ impl ClusterController {
         let ClusterControllerParts { nodes, services, first_lists, node_keys, service_keys, members, .. } = parts;
         let ClusterControllerParts { recorder, metrics, queue_metrics, settings, .. } = parts;
         let declared = members.iter().map(|member| Arc::clone(&member.cluster)).collect();
-        let changes = Told::new(declared, (nodes.clone(), node_keys), (services.clone(), service_keys));
+        let left_out = LeftOut::of(&first_lists);
+        let (all_nodes, all_services) = ((nodes.clone(), node_keys), (services.clone(), service_keys));
+        let changes = Told::new(declared, all_nodes, all_services, left_out.clone());
         let mut recoveries = vec![];
         let mut providers = HashMap::new();
         for ClusterMember { cluster, nodes, recoveries: theirs } in members {
@@ -108,7 +113,7 @@ impl ClusterController {
             let meters = metrics.of(&name);
             providers.insert(name, Member::new(cluster, nodes, meters));
         }
-        let syncer = Arc::new(Syncer { nodes, services, members: providers, recorder, settings });
+        let syncer = Arc::new(Syncer { nodes, services, left_out, members: providers, recorder, settings });
         Self { syncer, changes, first_lists, recoveries, queue_metrics }
     }
 

@@ -5,6 +5,7 @@
 //! | good | a change, the period | |
 //! | some objects failed | the soonest that their reactions say | a Warning Event at each of them |
 //! | all failed | what its reaction says | a line in the log, a metric |
+//! | none: an object that [cannot be read](super::unread) may have been told before | the same | the same, and a Warning Event at that object |
 //!
 //! Where a whole call failed since the cloud or a person has to do something first, a change of the cluster does not call
 //! again before the time; and not either where the cloud throttled, whatever it did. What a single object lacks, such as a
@@ -23,6 +24,7 @@ use tokio::time::Instant;
 use super::memory::{About, Memory};
 use super::metrics::ClusterMeters;
 use super::settings::{ClusterNodes, ClusterSettings};
+use super::unread::{LeftOut, Untold};
 use crate::hold::{Hold, Releases};
 use crate::metrics::now_seconds;
 use crate::queue::Verdict;
@@ -68,10 +70,18 @@ impl Member {
     }
 }
 
+/// The cluster, as a provider is told of it.
+struct Seen {
+    nodes: Vec<ccm_cloud::Node>,
+    services: Vec<ccm_cloud::Service>,
+    untold: Untold,
+}
+
 /// Everything that a sync uses, shared by all of them.
 pub(crate) struct Syncer {
     pub(crate) nodes: Store<Node>,
     pub(crate) services: Store<Service>,
+    pub(crate) left_out: LeftOut,
     pub(crate) members: HashMap<Arc<str>, Member>,
     pub(crate) recorder: EventRecorder,
     pub(crate) settings: ClusterSettings,
@@ -97,25 +107,46 @@ impl Syncer {
             Ok(begun) => begun,
             Err(left) => return Verdict::After(left),
         };
+        let seen = self.seen(member);
+        if let Some(failure) = &seen.untold.held {
+            let verdict = self.failed(member, begun, failure);
+            self.tell(member, &seen.untold.objects, verdict).await;
+            return verdict;
+        }
         let called = Instant::now();
-        let (unreadable, answer) = self.told(member).await;
+        let (untold, answer) = self.told(member, seen).await;
         member.meters.duration.observe(called.elapsed().as_secs_f64());
         match answer {
-            Ok(failures) => self.answered(member, begun, unreadable.into_iter().chain(failures)).await,
+            Ok(failures) => self.answered(member, begun, untold.into_iter().chain(failures)).await,
             Err(failure) => self.failed(member, begun, &failure),
         }
     }
 
     /// Calls the provider called `name`, whatever it said before; none where there is none.
     pub(crate) async fn ask(&self, name: &str) -> Option<(Vec<SubjectFailure>, Result<Vec<SubjectFailure>, Failure>)> {
-        Some(self.told(self.members.get(name)?).await)
+        let member = self.members.get(name)?;
+        let seen = self.seen(member);
+        match seen.untold.held.clone() {
+            Some(failure) => Some((vec![], Err(failure))),
+            None => Some(self.told(member, seen).await),
+        }
     }
 
-    /// Tells a provider what the cluster needs. Returns what is wrong with Services that it was not told of, and its answer.
-    async fn told(&self, member: &Member) -> (Vec<SubjectFailure>, Result<Vec<SubjectFailure>, Failure>) {
-        let nodes: Vec<ccm_cloud::Node> = self.nodes.state().iter().map(|node| cloud_node(node)).collect();
-        let nodes: Vec<ccm_cloud::Node> = nodes.into_iter().filter(|node| member.owns(node)).collect();
-        let (services, unreadable) = self.services();
+    /// The cluster as it is now.
+    fn seen(&self, member: &Member) -> Seen {
+        let ((nodes, services), mut untold) = self.left_out.beside(|| (self.nodes.state(), self.services.state()));
+        let nodes = nodes.iter().map(|node| cloud_node(node)).filter(|node| member.owns(node)).collect();
+        let (services, unreadable) = readable(services);
+        untold.objects.extend(unreadable);
+        Seen { nodes, services, untold }
+    }
+
+    /// Tells a provider what the cluster needs. Returns what is wrong with objects that it was not told of, and its answer.
+    async fn told(
+        &self,
+        member: &Member,
+        Seen { nodes, services, untold }: Seen,
+    ) -> (Vec<SubjectFailure>, Result<Vec<SubjectFailure>, Failure>) {
         tracing::debug!(nodes = nodes.len(), services = services.len(), "the cluster's needs are told");
         let limit = self.settings.call_timeout;
         let answer =
@@ -123,27 +154,7 @@ impl Syncer {
                 let name = &member.cluster.descriptor().name;
                 Err(Failure::unanswered("cluster.reconcile", name, limit))
             });
-        (unreadable, answer)
-    }
-
-    /// All Services, and what is wrong with those that are left out: told without the part that cannot be read, such as its
-    /// source ranges, a Service could be opened to everybody.
-    fn services(&self) -> (Vec<ccm_cloud::Service>, Vec<(ClusterSubject, Failure)>) {
-        let (mut services, mut unreadable) = (vec![], vec![]);
-        for service in self.services.state() {
-            let (told, wrong) = cloud_service(&service);
-            // One without ports has nothing to open, and is fine.
-            let has_ports =
-                || service.spec.as_ref().and_then(|spec| spec.ports.as_ref()).is_some_and(|p| !p.is_empty());
-            match wrong.filter(|_| has_ports()) {
-                Some(failure) => {
-                    let subject = ClusterSubject::Service { namespace: told.namespace, name: told.name };
-                    unreadable.push((subject, failure));
-                }
-                None => services.push(told),
-            }
-        }
-        (services, unreadable)
+        (untold.objects, answer)
     }
 
     /// The whole call failed.
@@ -186,20 +197,24 @@ impl Syncer {
         if failures.iter().any(|(_, failure)| failure.reaction == Reaction::Throttled) {
             member.state.lock().hold.hold(begun, next);
         }
-        let news = self.news(member, &failures, next);
-        for request in news {
+        if member.state.lock().memory.forget(&About::default()) {
+            tracing::info!("what the cluster needs as a whole is kept again");
+        }
+        self.tell(member, &failures, next).await;
+        next
+    }
+
+    /// Tells people what is wrong with objects.
+    async fn tell(&self, member: &Member, failures: &[SubjectFailure], next: Verdict) {
+        for request in self.news(member, failures, next) {
             self.recorder.record(request).await;
         }
-        next
     }
 
     /// The Events to write.
     fn news(&self, member: &Member, failures: &[(ClusterSubject, Failure)], next: Verdict) -> Vec<EventRequest> {
         let mut state = member.state.lock();
-        if state.memory.forget(&About::default()) {
-            tracing::info!("what the cluster needs as a whole is kept again");
-        }
-        let mut still = HashSet::new();
+        let mut still = HashSet::from([About::default()]);
         let mut news = vec![];
         let (mut told, mut left_out) = (0_usize, 0_usize);
         for (subject, failure) in failures.iter().filter(|(_, failure)| failure.reaction != Reaction::Pending) {
@@ -213,7 +228,7 @@ impl Syncer {
             } else if state.memory.is_news(about.clone(), &reason, self.settings.repeat_warning) {
                 told += 1;
                 let message = format!("{reason}: {}", self.next_try(next));
-                tracing::warn!(?subject, error = message, "the cluster's needs were kept but for this");
+                tracing::warn!(?subject, error = message, "what the cluster needs is not kept for this object");
                 news.extend(object.map(|about| EventRequest {
                     about,
                     severity: Severity::Warning,
@@ -241,13 +256,19 @@ impl Syncer {
                 Some((["Provider".into(), String::new(), String::new(), String::new()], None))
             }
             ClusterSubject::Node(name) => {
-                let uid = uid(self.nodes.get(&ObjectRef::new(name))?.uid.as_deref());
+                let uid = match self.nodes.get(&ObjectRef::new(name)) {
+                    Some(node) => uid(node.uid.as_deref()),
+                    None => self.left_out.uid(subject)?,
+                };
                 let object = node_reference(name, &uid);
                 Some((["Node".into(), String::new(), name.clone(), uid], Some(object)))
             }
             ClusterSubject::Service { namespace, name } => {
                 let key = ObjectRef::new(name).within(namespace);
-                let uid = uid(self.services.get(&key)?.metadata.uid.as_deref());
+                let uid = match self.services.get(&key) {
+                    Some(service) => uid(service.metadata.uid.as_deref()),
+                    None => self.left_out.uid(subject)?,
+                };
                 let object = service_reference(namespace, name, &uid);
                 Some((["Service".into(), namespace.clone(), name.clone(), uid], Some(object)))
             }
@@ -262,6 +283,25 @@ impl Syncer {
             verdict => reaction::describe(verdict),
         }
     }
+}
+
+/// All Services, and what is wrong with those that are left out: told without the part that cannot be read, such as its source ranges, a Service
+/// could be opened to everybody.
+fn readable(all: Vec<Arc<Service>>) -> (Vec<ccm_cloud::Service>, Vec<SubjectFailure>) {
+    let (mut services, mut unreadable) = (vec![], vec![]);
+    for service in all {
+        let (told, wrong) = cloud_service(&service);
+        // One without ports has nothing to open, and is fine.
+        let has_ports = || service.spec.as_ref().and_then(|spec| spec.ports.as_ref()).is_some_and(|p| !p.is_empty());
+        match wrong.filter(|_| has_ports()) {
+            Some(failure) => {
+                let subject = ClusterSubject::Service { namespace: told.namespace, name: told.name };
+                unreadable.push((subject, failure));
+            }
+            None => services.push(told),
+        }
+    }
+    (services, unreadable)
 }
 
 /// Of two next calls the one that comes first: a back-off begins with less than any delay that is asked for.

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::mpsc;
 
+use super::unread::LeftOut;
 use crate::store::Node;
 use crate::view::node::cloud_node;
 use crate::view::service::cloud_service;
@@ -34,6 +35,7 @@ pub(super) struct Told {
     providers: Vec<Arc<dyn Cluster>>,
     nodes: Watched<Node>,
     services: Watched<Service>,
+    left_out: LeftOut,
 }
 
 impl Told {
@@ -41,23 +43,27 @@ impl Told {
         providers: Vec<Arc<dyn Cluster>>,
         nodes: (Store<Node>, mpsc::Receiver<ObjectRef<Node>>),
         services: (Store<Service>, mpsc::Receiver<ObjectRef<Service>>),
+        left_out: LeftOut,
     ) -> Self {
-        Self { providers, nodes: Watched::new(nodes), services: Watched::new(services) }
+        Self { providers, nodes: Watched::new(nodes), services: Watched::new(services), left_out }
     }
 }
 
 impl Changes for Told {
     async fn next(&mut self) -> Option<bool> {
-        let Self { providers, nodes, services } = self;
+        let Self { providers, nodes, services, left_out } = self;
         let declared = || Declared::by(providers);
         tokio::select! {
             key = nodes.keys.recv() => Some(nodes.has_changed(key?, |node| node_mark(node, &declared()))),
             key = services.keys.recv() => Some(services.has_changed(key?, |service| service_mark(service, &declared()))),
+            // Of what is left out, nobody tells a key.
+            () = left_out.changed() => Some(true),
         }
     }
 
     fn saw_all(&mut self) {
-        let Self { providers, nodes, services } = self;
+        let Self { providers, nodes, services, left_out } = self;
+        left_out.saw_all();
         let declared = &Declared::by(providers);
         nodes.saw_all(|node| node_mark(node, declared));
         services.saw_all(|service| service_mark(service, declared));

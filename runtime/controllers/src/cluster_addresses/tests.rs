@@ -95,9 +95,12 @@ async fn what_an_api_server_does_not_serve_is_not_waited_for_and_what_it_does_no
     let shared = Arc::clone(&answer);
     let client = client(move |path| if path == RANGES { shared.lock().clone() } else { status(404, "NotFound") });
     assert!(addresses.learn(&client).await);
-    *answer.lock() = status(403, "Forbidden");
-    assert!(!addresses.learn(&client).await);
-    assert!(told(&addresses, "10.96.0.7").contains("10.96.0.0/16"), "it is still so");
+    // A proxy has a 404 of its own.
+    for said in [status(403, "Forbidden"), (404, json!("404 page not found")), (404, json!({ "message": "no" }))] {
+        *answer.lock() = said;
+        assert!(!addresses.learn(&client).await);
+        assert!(told(&addresses, "10.96.0.7").contains("10.96.0.0/16"), "it is still so");
+    }
 }
 
 /// Nobody said that the ClusterIPs of tomorrow are not refused.

@@ -132,7 +132,7 @@ impl NodeController {
     /// Not all of them did.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), GivenUp> {
         let Self { syncer, first_list, keys, recoveries, queue_metrics, questions, .. } = self;
-        let (keys, merging) = wake::merge(keys, recoveries, syncer.store.clone(), is_uninitialized);
+        let (keys, _, merging) = wake::merge(keys, recoveries, syncer.store.clone(), is_uninitialized);
         let settings = syncer.settings.queue;
         let reconcile = |key: ObjectRef<Node>| {
             let syncer = Arc::clone(&syncer);

@@ -10,15 +10,16 @@ use crate::store::Node;
 /// Keys that wait for the queue, which takes them at once.
 const BOUND: usize = 64;
 
-/// The keys that come in, and those of all Nodes of which `is_waiting` is so whenever one of `recoveries` grows. The future does
-/// the work and ends with `keys`, or when nobody takes them any more.
+/// The keys that come in, and those of all Nodes of which `is_waiting` is so whenever one of `recoveries` grows; and a way to put in others.
+/// The future does the work and ends with `keys`, or when nobody takes them any more.
 pub(crate) fn merge(
     mut keys: mpsc::Receiver<ObjectRef<Node>>,
     recoveries: Vec<watch::Receiver<u64>>,
     store: Store<Node>,
     is_waiting: impl Fn(&Node) -> bool,
-) -> (mpsc::Receiver<ObjectRef<Node>>, impl Future<Output = ()>) {
+) -> (mpsc::Receiver<ObjectRef<Node>>, mpsc::WeakSender<ObjectRef<Node>>, impl Future<Output = ()>) {
     let (sender, merged) = mpsc::channel(BOUND);
+    let others = sender.downgrade();
     let work = async move {
         let mut waiting: FuturesUnordered<_> = recoveries.into_iter().map(changed).collect();
         loop {
@@ -42,7 +43,7 @@ pub(crate) fn merge(
             }
         }
     };
-    (merged, work)
+    (merged, others, work)
 }
 
 async fn changed(mut recovery: watch::Receiver<u64>) -> Option<watch::Receiver<u64>> {

@@ -100,10 +100,7 @@ pub struct NodeLifecycleParts {
 
 /// One run for one Node.
 async fn run_one(syncer: Arc<Syncer>, recalled: Arc<Recalled>, key: ObjectRef<Node>) -> Verdict {
-    match recalled.by(&syncer).await {
-        Some(wait) => Verdict::After(wait),
-        None => syncer.sync(&key.name).await,
-    }
+    syncer.sync_unless(&key.name, || recalled.has_to_wait(&key.name)).await
 }
 
 /// The node lifecycle controller.
@@ -157,10 +154,10 @@ impl NodeLifecycleController {
             let names = &syncer.settings.confirmed;
             tracing::warn!(?names, "deletions confirmed: these Nodes, if their machines are gone, do not count");
         }
-        // By whoever works first. Nobody waits for it who only hands on keys: one that does not take them holds up the watch for all others.
+        // Nobody waits for it who hands on keys: one that does not take them holds up the watch for all others.
         let recalled = Arc::new(Recalled::begin(GRACE));
         let is_waiting = |node: &Node| syncer.memory.recovered(&node.name_any(), Instant::now());
-        let (keys, merging) = wake::merge(keys, recoveries, syncer.store.clone(), is_waiting);
+        let (keys, woken, merging) = wake::merge(keys, recoveries, syncer.store.clone(), is_waiting);
         let settings = syncer.settings.queue;
         let reconcile = |key: ObjectRef<Node>| run_one(Arc::clone(&syncer), Arc::clone(&recalled), key);
         let stop = shutdown.child_token();
@@ -170,6 +167,7 @@ impl NodeLifecycleController {
             stop.cancel();
             ended
         };
-        tokio::join!(queue, stop.run_until_cancelled(merging)).0
+        let recalling = stop.run_until_cancelled(recalled.learn(&syncer, &woken));
+        tokio::join!(queue, stop.run_until_cancelled(merging), recalling).0
     }
 }

@@ -1,26 +1,31 @@
 //! What was deleted before the start is asked until it is known: with a budget that nobody has touched, this leader would delete as many
-//! Nodes as the last one did, once more.
+//! Nodes as the last one did, once more. Nodes that are not Ready wait until then, and are woken. A Ready Node is never deleted, and does not wait.
 //!
 //! | the API server | what follows |
 //! |---|---|
-//! | does not answer | it is asked again |
+//! | does not answer, or something in between does | it is asked again |
 //! | says that a right is missing | the same, until it has said so for the grace and nothing else went wrong meanwhile: one that has just started says so before it has read the rules, however long it was away before |
 //! | says no for another reason, such as that there is no ConfigMap | nothing stands there |
 //!
 //! A period after the controller began, nobody asks any more: what was deleted before that counts no more.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use ccm_apiserver::ApiError;
+use kube::runtime::reflector::ObjectRef;
 use parking_lot::Mutex;
-use tokio::sync::OnceCell;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::history::{self, Past};
 use super::sync::Syncer;
+use crate::store::Node;
 
-/// How long nobody asks again what was deleted before, after the API server did not say.
-const PAUSE: Duration = Duration::from_secs(1);
+/// How long nobody asks again what was deleted before, after the API server did not say: at first. It doubles with each time.
+const MIN_PAUSE: Duration = Duration::from_secs(1);
+/// And at most.
+const MAX_PAUSE: Duration = Duration::from_secs(15);
 
 /// Since when the API server says of a place that the right to read it is missing, and nothing else.
 type Denied = Mutex<Option<Instant>>;
@@ -30,43 +35,61 @@ pub(super) struct Recalled {
     began: Instant,
     /// So long a right must be missing.
     grace: Duration,
-    known: OnceCell<()>,
-    /// When it is asked again.
-    next: Mutex<Option<Instant>>,
+    waiting: Mutex<Waiting>,
     notes: Denied,
     events: Denied,
+}
+
+/// Who waits for it.
+#[derive(Default)]
+struct Waiting {
+    is_known: bool,
+    /// Names of Nodes.
+    nodes: HashSet<String>,
 }
 
 impl Recalled {
     /// Nothing is known yet, and the controller begins.
     pub(super) fn begin(grace: Duration) -> Self {
-        let (known, next, notes, events) = (OnceCell::new(), Mutex::default(), Mutex::default(), Mutex::default());
-        Self { began: Instant::now(), grace, known, next, notes, events }
+        let (waiting, notes, events) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { began: Instant::now(), grace, waiting, notes, events }
     }
 
-    /// None when it is known. Else how long it is not to be asked.
-    pub(super) async fn by(&self, syncer: &Syncer) -> Option<Duration> {
-        let ask = || async {
-            let pause = (*self.next.lock()).map(|next| next.saturating_duration_since(Instant::now()));
-            if let Some(pause) = pause.filter(|pause| !pause.is_zero()) {
-                return Err(pause);
-            }
-            // Boxed: one asks, while a run of each Node waits for it or passes by.
-            let error = match Box::pin(self.recall(syncer)).await {
-                Ok(()) => return Ok(()),
-                Err(error) => error,
-            };
-            let is_first = self.next.lock().replace(Instant::now() + PAUSE).is_none();
-            if is_first {
+    /// Asks until it is known, and then wakes the Nodes that wait.
+    pub(super) async fn learn(&self, syncer: &Syncer, woken: &mpsc::WeakSender<ObjectRef<Node>>) {
+        let mut pause = MIN_PAUSE;
+        while let Err(error) = Box::pin(self.recall(syncer)).await {
+            if pause == MIN_PAUSE {
                 let period = syncer.settings.budget.period;
                 tracing::warn!(
                     %error,
                     "not known what was deleted before the start: no Node is deleted or tainted until it is, for {period:?} at most"
                 );
             }
-            Err(PAUSE)
+            tokio::time::sleep(pause).await;
+            pause = pause.saturating_mul(2).min(MAX_PAUSE);
+        }
+        let waiting = {
+            let mut waiting = self.waiting.lock();
+            waiting.is_known = true;
+            std::mem::take(&mut waiting.nodes)
         };
-        self.known.get_or_try_init(ask).await.err()
+        // None: no Node runs any more.
+        let Some(woken) = woken.upgrade() else { return };
+        for name in waiting {
+            if woken.send(ObjectRef::new(&name)).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Whether a Node has to wait until it is known.
+    pub(super) fn has_to_wait(&self, name: &str) -> bool {
+        let mut waiting = self.waiting.lock();
+        if !waiting.is_known {
+            waiting.nodes.insert(name.to_owned());
+        }
+        !waiting.is_known
     }
 
     /// Counts what was deleted before the start.

@@ -50,6 +50,11 @@ pub(crate) struct Syncer {
 impl Syncer {
     /// Works on the Node called `name`.
     pub(crate) async fn sync(&self, name: &str) -> Verdict {
+        self.sync_unless(name, || false).await
+    }
+
+    /// The same, unless it is not Ready and has to wait: then nothing is done before it is woken.
+    pub(crate) async fn sync_unless(&self, name: &str, has_to_wait: impl Fn() -> bool) -> Verdict {
         let Some(node) = self.store.get(&ObjectRef::new(name)) else {
             self.memory.forget(name);
             return Verdict::Done;
@@ -70,6 +75,7 @@ impl Syncer {
                     Err(_) => Verdict::Backoff,
                 }
             }
+            NodeState::NotReady if has_to_wait() => Verdict::Done,
             // Boxed: at the start all Nodes are looked at, and there is nothing to do for most.
             NodeState::NotReady => Box::pin(self.not_ready(node)).await,
         }

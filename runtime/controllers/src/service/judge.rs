@@ -25,6 +25,7 @@ use super::provider::Provider;
 use super::syncer::Syncer;
 use super::view::told;
 use crate::object_name::ObjectName as _;
+use crate::store::Shown;
 use crate::view::service::{is_deleting, is_load_balancer};
 
 /// Most Services that the provider is asked about, whether they have the load balancer of an offer: whoever is most likely comes first.
@@ -394,6 +395,10 @@ impl Syncer {
                     "load balancer {load_balancer} stays: it is that of Service {heir} now"
                 )));
             }
+            if let Some(unread) = self.unread_heir() {
+                let message = format!("load balancer {} may be that of another Service: {unread}", mark.load_balancer);
+                return Err(unknown(Failure::new(Reaction::Retry, message)));
+            }
             let gone = (key.clone(), service.metadata.uid.clone());
             let is_there = |claim: &Claim| self.is_there(claim);
             if let Ok(going) = self.claims.going(member, &mark.load_balancer, gone, seen.as_ref(), is_there) {
@@ -402,6 +407,13 @@ impl Syncer {
         }
         let message = format!("another Service asks for load balancer {} at the same time", mark.load_balancer);
         Err(unknown(Failure::new(Reaction::Retry, message)))
+    }
+
+    /// A Service that is left out of the store may have been restored in the place of any other.
+    fn unread_heir(&self) -> Option<String> {
+        let unread = self.unread.borrow();
+        let ((namespace, name), one) = unread.iter().find(|(_, one)| one.shown != Shown::AsBefore)?;
+        Some(format!("Service {namespace}/{name} cannot be read: {}", one.why))
     }
 
     /// Whether a provider says that it has the load balancer of a Service, or one of which nothing says whose it is.

@@ -20,8 +20,10 @@ use super::predicates::has_finalizer;
 use super::write::ServiceWriter;
 use crate::view::service::is_load_balancer;
 
-/// Greatest age of a list of the API server. This process made every load balancer since, so its store has their Services.
-const MAX_AGE: Duration = Duration::from_secs(30);
+/// How long a list of the API server is good for, counted from its end; one that took longer is good for as long as it took. Nothing is missed
+/// by that: this process made every load balancer since the list began, so its store has their Services. And whoever the list finds is asked
+/// for once more.
+const MIN_GOOD: Duration = Duration::from_secs(30);
 /// So long a list that failed is not asked for again: whoever waited for it would wait as long once more, one after the other.
 const MAX_FAILED: Duration = Duration::from_secs(5);
 /// What is written on more Services than this says little about any of them, if something else says more.
@@ -90,20 +92,20 @@ impl Living {
     pub(crate) async fn listed(&self, writer: &ServiceWriter, mark: &Mark) -> Result<Option<Key>, SyncError> {
         let mut listed = self.listed.lock().await;
         match &*listed {
-            Some(Listed::All(since, uids)) if since.elapsed() < MAX_AGE => return Ok(uids.marked(mark).cloned()),
+            Some(Listed::All(until, uids)) if Instant::now() < *until => return Ok(uids.marked(mark).cloned()),
             Some(Listed::Failed(since, error)) if since.elapsed() < MAX_FAILED => {
                 return Err(SyncError::Api { task: Task::Adopt, error: error.clone() });
             }
             _ => {}
         }
-        let since = Instant::now();
+        let begun = Instant::now();
         let mut uids = Uids::default();
         if let Err(error) = writer.list(|uid, key| uids.insert(uid, key)).await {
             *listed = Some(Listed::Failed(Instant::now(), error.clone()));
             return Err(SyncError::Api { task: Task::Adopt, error });
         }
         let marked = uids.marked(mark).cloned();
-        *listed = Some(Listed::All(since, uids));
+        *listed = Some(Listed::All(Instant::now() + begun.elapsed().max(MIN_GOOD), uids));
         Ok(marked)
     }
 
@@ -116,8 +118,9 @@ impl Living {
 
 /// What the API server said when it was asked for all Services.
 enum Listed {
+    /// Good until then.
     All(Instant, Uids),
-    /// It did not say.
+    /// It did not say, at that time.
     Failed(Instant, ApiError),
 }
 

@@ -26,6 +26,7 @@
 //! | [`rounds`] | which Services wait for a refresh, and who goes next |
 //! | [`vet`] | which addresses a load balancer may not have, whatever the provider says |
 //! | [`predicates`] | whether there is work for this controller, and which Nodes may be backends; computed from the object alone |
+//! | [`unread`] | what Services say that nobody here can read |
 //! | [`explain`], [`last_run`] | what is known of one Service, for those who ask why |
 //! | [`rehearsal`] | the same work on one Service, for a plan |
 //! | [`inventory`] | which load balancers there are, for those who compare providers |
@@ -74,6 +75,7 @@ mod settings;
 mod syncer;
 mod turn;
 pub(crate) mod unknown_annotations;
+mod unread;
 mod verify;
 mod vet;
 pub(crate) mod view;
@@ -189,6 +191,7 @@ impl ServiceController {
             recorder,
             memory: memory.services,
             living: Living::default(),
+            unread: services_listed.unread(),
             claims: memory.claims,
             refresh: Refresh::new(settings.revision_first, metrics.outdated.clone()),
             metrics,
@@ -230,6 +233,7 @@ impl ServiceController {
         };
         let verifying = stop.run_until_cancelled(verify::run(&syncer, sender.clone(), is_ready));
         let refreshing = stop.run_until_cancelled(refresh::run(&syncer, sender.clone()));
-        tokio::join!(queue, waking, verifying, refreshing).0
+        let telling = stop.run_until_cancelled(unread::run(&syncer));
+        tokio::join!(queue, waking, verifying, refreshing, telling).0
     }
 }

@@ -23,7 +23,7 @@ use crate::reaction;
 use crate::view::service::ingress;
 
 /// Upstream's name of this controller in Events.
-const REPORTER: &str = "service-controller";
+pub(super) const REPORTER: &str = "service-controller";
 
 /// Reason and beginning of the usual warning, as upstream.
 pub(crate) const NOT_SYNCED: (&str, &str) = ("SyncLoadBalancerFailed", "Error syncing load balancer");

@@ -6,7 +6,7 @@ use ccm_apiserver::EventRecorder;
 use ccm_cloud::{Failure, Reaction};
 use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::Store;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout};
 
 use super::backends::Current;
@@ -24,6 +24,7 @@ use super::settings::ServiceSettings;
 use super::write::ServiceWriter;
 use super::writers::Writers;
 use crate::cluster_addresses::ClusterAddresses;
+use crate::store::Unread;
 
 /// What all runs share.
 pub(crate) struct Syncer {
@@ -38,6 +39,8 @@ pub(crate) struct Syncer {
     pub(crate) recorder: EventRecorder,
     pub(crate) memory: Arc<Memory>,
     pub(crate) living: Living,
+    /// Services that cannot be read.
+    pub(crate) unread: watch::Receiver<Unread>,
     pub(crate) claims: Arc<Claims>,
     pub(crate) refresh: Refresh,
     pub(crate) metrics: ServiceMetrics,

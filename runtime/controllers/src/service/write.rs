@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ConstantBuilder};
-use ccm_apiserver::{ApiError, ApiGate, Purpose};
+use ccm_apiserver::{ApiError, ApiGate, PagePauses, Purpose};
 use ccm_cloud::{Ingress, Mark};
 use http::header::CONTENT_TYPE;
 use k8s_openapi::api::core::v1::Service;
@@ -187,17 +187,12 @@ impl ServiceWriter {
         }
     }
 
-    /// Tells `found` of all Services that the API server has, also of those that cannot be decoded.
+    /// Tells `found` of all Services that the API server has, also of those that cannot be decoded. The pages are as small as those of the
+    /// store: labels, finalizers and owners are metadata, and whoever may write Services may write megabytes of them.
     pub(crate) async fn list(&self, mut found: impl FnMut(&str, Key)) -> Result<(), ApiError> {
-        let all = Request::new(Service::url_path(&(), None));
-        let mut page = ListParams::default().limit(Service::PAGE_SIZE);
+        let mut params = ListParams::default().limit(Service::PAGE_SIZE);
         loop {
-            let request = all.list_metadata(&page);
-            let sent = async {
-                let request = request.map_err(kube::Error::BuildRequest)?;
-                self.0.client().request::<ObjectList<Identified>>(request).await
-            };
-            let listed = self.0.read(LIST, sent).await?;
+            let listed = self.page(&params).await?;
             for service in listed.items {
                 let service = ApiError::unless_uid(service, |service| service.metadata.uid.as_deref())?.metadata;
                 let [name, namespace, uid] =
@@ -205,9 +200,31 @@ impl ServiceWriter {
                 found(&uid, Key::new(&name).within(&namespace));
             }
             match listed.metadata.continue_.filter(|next| !next.is_empty()) {
-                Some(next) => page = page.continue_token(&next),
+                Some(next) => params = params.continue_token(&next),
                 None => return Ok(()),
             }
+        }
+    }
+
+    /// A page is asked for again where it cannot be had for the moment, but for the first one: a list that begins anew each time has no end.
+    async fn page(&self, params: &ListParams) -> Result<ObjectList<Identified>, ApiError> {
+        let mut pauses = PagePauses::begin();
+        loop {
+            let request = Request::new(Service::url_path(&(), None)).list_metadata(params);
+            let sent = async {
+                let request = request.map_err(kube::Error::BuildRequest)?;
+                self.0.client().request::<ObjectList<Identified>>(request).await
+            };
+            let error = match self.0.read(LIST, sent).await {
+                Ok(listed) => return Ok(listed),
+                Err(error) => error,
+            };
+            if params.continue_token.is_none() || !error.is_unanswered() {
+                return Err(error);
+            }
+            let retry_after = if let ApiError::Unavailable { retry_after, .. } = error { retry_after } else { None };
+            let Some(pause) = pauses.after(retry_after) else { return Err(error) };
+            tokio::time::sleep(pause).await;
         }
     }
 

@@ -1,3 +1,5 @@
+mod pages;
+
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Service, Taint};

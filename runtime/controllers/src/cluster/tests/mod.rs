@@ -2,6 +2,7 @@
 
 mod failures;
 mod rehearsal;
+mod unread;
 mod waking;
 
 use std::collections::VecDeque;
@@ -24,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use super::{ClusterController, ClusterControllerParts, ClusterMember, ClusterNodes, ClusterSettings};
 use crate::all_metrics::Metrics;
 use crate::queue::GivenUp;
-use crate::store::{FirstList, Node};
+use crate::store::{FirstList, Node, Unread};
 use crate::testing::{FakeApi, node, scraped};
 
 type SyncResult = Result<Vec<(ClusterSubject, Failure)>, Failure>;
@@ -84,6 +85,8 @@ struct Bench {
     nodes: (Writer<Node>, mpsc::Sender<ObjectRef<Node>>),
     services: (Writer<Service>, mpsc::Sender<ObjectRef<Service>>),
     lists: [watch::Sender<Result<(), String>>; 2],
+    /// Nodes and Services that cannot be read.
+    unread: [watch::Sender<Unread>; 2],
     recovery: watch::Sender<u64>,
     begun: Instant,
 }
@@ -117,6 +120,8 @@ impl Bench {
         let (node_sender, node_keys) = mpsc::channel(1_024);
         let (service_sender, service_keys) = mpsc::channel(1_024);
         let lists = [(); 2].map(|()| watch::Sender::new(Err("not yet".to_owned())));
+        let unread = [(); 2].map(|()| watch::Sender::new(Unread::new()));
+        let first_list = |kind: usize| FirstList::of(lists[kind].subscribe()).with_unread(unread[kind].subscribe());
         let recovery = watch::Sender::new(0);
         let cloud = Arc::new(FakeCluster {
             answers: Mutex::new(setup.answers.into()),
@@ -128,7 +133,7 @@ impl Bench {
         let controller = ClusterController::new(ClusterControllerParts {
             nodes: node_store,
             services: service_store,
-            first_lists: [FirstList::of(lists[0].subscribe()), FirstList::of(lists[1].subscribe())],
+            first_lists: [first_list(0), first_list(1)],
             node_keys,
             service_keys,
             members: vec![ClusterMember {
@@ -151,6 +156,7 @@ impl Bench {
             nodes: (nodes, node_sender),
             services: (services, service_sender),
             lists,
+            unread,
             recovery,
             begun,
         };

@@ -16,14 +16,19 @@ use crate::testing::{FakeApi, FakeCloud, Log, found, node, run_for};
 use crate::{JournalPlace, Metrics, NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings, Reflector};
 
 /// Where deletions are noted.
-const NAMESPACE: &str = "kube-system";
-const SHARED: &str = "shared";
-const NOTES: &str = "/api/v1/namespaces/kube-system/configmaps/shared";
+pub(super) const NAMESPACE: &str = "kube-system";
+pub(super) const SHARED: &str = "shared";
+pub(super) const NOTES: &str = "/api/v1/namespaces/kube-system/configmaps/shared";
 /// Where they are told.
-const EVENTS: &str = "GET /apis/events.k8s.io/v1/namespaces/default/events";
+pub(super) const EVENTS: &str = "GET /apis/events.k8s.io/v1/namespaces/default/events";
 
 /// Runs everything for `time`, then stops it in order.
-async fn run(api: &FakeApi, cloud: &Arc<FakeCloud>, settings: NodeLifecycleSettings, time: Duration) -> Metrics {
+pub(super) async fn run(
+    api: &FakeApi,
+    cloud: &Arc<FakeCloud>,
+    settings: NodeLifecycleSettings,
+    time: Duration,
+) -> Metrics {
     run_with(api, cloud, settings, time, vec![]).await
 }
 
@@ -173,7 +178,7 @@ async fn a_restart_knows_what_was_deleted_before_it_for_as_long_as_that_counts()
 }
 
 /// So many Nodes whose machines are absent.
-fn absent(count: usize) -> (FakeApi, Arc<FakeCloud>) {
+pub(super) fn absent(count: usize) -> (FakeApi, Arc<FakeCloud>) {
     let (api, cloud) = absent_without_notes(count);
     add_notes(&api);
     (api, cloud)
@@ -272,7 +277,7 @@ async fn where_nothing_can_be_noted_nodes_are_deleted_and_it_is_said_once() {
 async fn no_node_is_deleted_before_it_is_known_what_the_last_leader_deleted() {
     let (minute, notes) = (Duration::from_secs(60), format!("GET {NOTES}"));
     // It is away, it starts, and it starts twice with a long time away between the two.
-    let refusals: [&[(u16, usize)]; 3] = [&[(503, 20)], &[(403, 5)], &[(403, 1), (503, 50), (403, 1)]];
+    let refusals: [&[(u16, usize)]; 3] = [&[(503, 5)], &[(403, 5)], &[(403, 1), (503, 7), (403, 1)]];
     for (asked, refused) in [&*notes, EVENTS].into_iter().flat_map(|asked| refusals.map(|refused| (asked, refused))) {
         let (api, cloud) = absent(12);
         run(&api, &cloud, NodeLifecycleSettings::default(), minute).await;
@@ -314,10 +319,10 @@ async fn where_nothing_is_noted_no_node_is_deleted_before_the_events_tell_what_t
         run(&api, &cloud, NodeLifecycleSettings::default(), minute).await;
         let (gone, before) = (api.count("DELETE"), api.count(EVENTS));
         then(&api);
-        api.refuse(EVENTS, 503, 20);
+        api.refuse(EVENTS, 503, 5);
         run(&api, &cloud, NodeLifecycleSettings::default(), minute).await;
         assert_eq!((gone, api.count("DELETE")), (3, 3), "{why}");
-        assert!(api.count(EVENTS) - before > 20, "they are asked for until there is an answer: {why}");
+        assert!(api.count(EVENTS) - before > 5, "they are asked for until there is an answer: {why}");
     }
 }
 

@@ -7,6 +7,7 @@ mod held;
 mod journal;
 mod looks;
 mod orders;
+mod recall;
 mod rehearsal;
 mod taint;
 

@@ -261,6 +261,30 @@ async fn list(bench: &Bench) {
     bench.syncer.living.listed(&bench.syncer.writer, &mark).await.unwrap();
 }
 
+/// Its age counted from its begin: one that took half a minute was never used again, and all waited for lists of their own, one after the other. Nor
+/// did it have an end where one page could not be had.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_takes_long_is_good_for_as_long_as_it_took() {
+    const LIST: &str = "GET /api/v1/services";
+    let bench = Bench::new();
+    for number in 0..100 {
+        bench.api.add_service(service(&format!("s{number:02}")).0);
+    }
+    bench.api.serve_in_pages();
+    // Of five pages two are asked for twice.
+    bench.api.refuse_each(3, LIST, 429, Some(30));
+    let lists =
+        || bench.api.calls().iter().filter(|call| call.line == LIST && !call.query.contains("continue=")).count();
+    let begun = tokio::time::Instant::now();
+    list(&bench).await;
+    assert_eq!((begun.elapsed().as_secs(), bench.api.count(LIST)), (60, 7));
+    for (seconds, expected) in [(0, 1), (55, 1), (6, 2)] {
+        tokio::time::advance(seconds * SECOND).await;
+        list(&bench).await;
+        assert_eq!(lists(), expected, "{seconds}");
+    }
+}
+
 /// It stands in a list of before.
 #[tokio::test(start_paused = true)]
 async fn who_was_removed_a_moment_ago_has_no_load_balancer_any_more() {

@@ -24,6 +24,7 @@ mod rollback;
 mod selection;
 mod start;
 mod unknown_annotations;
+mod unread;
 mod vet;
 mod whole;
 
@@ -56,7 +57,7 @@ use super::{LoadBalancerMember, ServiceSettings, key, verify, wake};
 use crate::all_metrics::Metrics;
 use crate::cluster_addresses::{AddressSources, ClusterAddresses};
 use crate::queue::Verdict;
-use crate::store::Node;
+use crate::store::{FirstList, Node};
 use crate::testing::{Draft, FakeApi, FakeBalancers, node, scraped, service};
 
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
@@ -136,6 +137,7 @@ impl Bench {
             recorder,
             memory: Arc::new(Memory::new(&metrics.service, Default::default())),
             living: Default::default(),
+            unread: FirstList::there().unread(),
             claims: Default::default(),
             refresh: Refresh::new(settings.revision_first, metrics.service.outdated.clone()),
             metrics: metrics.service.clone(),

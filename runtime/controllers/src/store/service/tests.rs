@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::metrics::StoreMetrics;
-use crate::store::Reflector;
 use crate::store::decode::DeserializeGuard;
+use crate::store::{Reflector, Shown};
 use crate::testing::{Draft, FakeApi, Log, service};
 
 /// What a text of [`texts`] takes as a label or an annotation.
@@ -180,4 +180,73 @@ async fn a_service_that_has_grown_too_large_stays_as_it_was_and_its_deletion_is_
     assert_eq!((known(&services), log.lines("ERROR").len()), (vec![1], 1));
     assert_eq!(services.take(Event::Delete(with(MANY))).len(), 1);
     assert_eq!(known(&services), [0; 0]);
+}
+
+/// A provider was told of all Services but such a one, and closed its ports.
+#[tokio::test]
+async fn a_service_that_a_list_has_and_nobody_here_can_read_is_noted_until_it_is_small_gone_or_in_no_list() {
+    let mut services = reflector();
+    let unread = services.first_list().unread();
+    let noted = || {
+        let noted = unread.borrow();
+        noted.iter().map(|((_, name), one)| (name.clone(), one.shown)).collect::<Vec<_>>()
+    };
+    let web = |uid: &str, count: usize| {
+        read(service("web").with("/metadata", "annotations", texts(count)).with("/metadata", "uid", json!(uid)))
+    };
+    let list = |services: &mut Reflector<Service>, all: Vec<DeserializeGuard<Service>>| {
+        services.take(Event::Init);
+        all.into_iter().for_each(|one| drop(services.take(Event::InitApply(one))));
+        services.take(Event::InitDone);
+    };
+    let one = |shown: Shown| vec![("web".to_owned(), shown)];
+
+    list(&mut services, vec![web("u", MANY)]);
+    assert_eq!((noted(), services.reader().len()), (one(Shown::LeftOut), 0));
+    let why = unread.borrow().values().map(|one| (one.uid.clone(), one.why.clone())).collect::<Vec<_>>();
+    assert!(
+        matches!(why.as_slice(), [(uid, why)] if uid == "u" && why.ends_with("a Service is kept up to 128 KiB")),
+        "{why:?}"
+    );
+    services.take(Event::Apply(web("u", MANY + 1)));
+    assert_eq!(noted(), one(Shown::LeftOut), "a change of it tells nothing of what was told before");
+    // A list that fails counts for nothing.
+    services.take(Event::Init);
+    list(&mut services, vec![web("u", MANY)]);
+    assert_eq!(noted(), one(Shown::LeftOut));
+    services.take(Event::Apply(web("u", 1)));
+    assert_eq!((noted(), services.reader().len()), (vec![], 1));
+
+    // It grows while the watch goes on, and stays as it was.
+    services.take(Event::Apply(web("u", MANY)));
+    assert_eq!((noted(), services.reader().len()), (one(Shown::AsBefore), 1));
+    list(&mut services, vec![web("u", MANY)]);
+    assert_eq!((noted(), services.reader().len()), (one(Shown::AsBefore), 1));
+    services.take(Event::Delete(web("u", MANY)));
+    assert_eq!((noted(), services.reader().len()), (vec![], 0));
+
+    // Another one is too large from the beginning, and nobody can have been told of it.
+    services.take(Event::Apply(web("v", MANY)));
+    assert_eq!(noted(), one(Shown::New));
+    list(&mut services, vec![web("v", MANY)]);
+    assert_eq!(noted(), one(Shown::New));
+    list(&mut services, vec![]);
+    assert_eq!(noted(), vec![]);
+    list(&mut services, vec![web("v", MANY)]);
+    assert_eq!(noted(), one(Shown::LeftOut), "it came while the watch was away");
+}
+
+/// Such names stayed in memory for ever.
+#[tokio::test]
+async fn what_went_while_the_watch_was_away_is_forgotten() {
+    let mut services = reflector();
+    for (at, count) in [("labels", MANY), ("annotations", MANY)] {
+        services.take(Event::Init);
+        services.take(Event::InitApply(read(service("web").with("/metadata", at, texts(count)))));
+        services.take(Event::InitDone);
+        assert_eq!(services.shortened.len() + services.undecodable.len(), 1, "{at}");
+        services.take(Event::Init);
+        services.take(Event::InitDone);
+        assert_eq!((services.shortened.len(), services.undecodable.len()), (0, 0), "{at}");
+    }
 }
