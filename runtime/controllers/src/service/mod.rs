@@ -233,7 +233,7 @@ impl ServiceController {
         };
         let verifying = stop.run_until_cancelled(verify::run(&syncer, sender.clone(), is_ready));
         let refreshing = stop.run_until_cancelled(refresh::run(&syncer, sender.clone()));
-        let telling = stop.run_until_cancelled(unread::run(&syncer));
+        let telling = Box::pin(stop.run_until_cancelled(unread::run(&syncer)));
         tokio::join!(queue, waking, verifying, refreshing, telling).0
     }
 }
