@@ -11,8 +11,8 @@ const NAMESPACES: &str = "namespaces";
 /// The reason that kube gives where it finds no Status in what was answered.
 const NO_STATUS: &str = "Failed to parse error data";
 
-/// Whether the API server says this itself. What stands before it answers with any code, and with a page for people or a text of its own: that
-/// says nothing of objects and rights.
+/// Whether the API server certainly says this itself. What stands before it answers with any code, and with a page for people or a text of its
+/// own: that says nothing of objects and rights. An API server with too much to do answers with a text as well, and says no more than that.
 #[must_use]
 pub fn is_answer(status: &Status) -> bool {
     status.is_failure() && status.reason != NO_STATUS && status.code >= 400

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
@@ -68,7 +68,9 @@ async fn refused(answer: Response<Body>) -> kube::Result<(Response<Body>, Option
     // What stands before the API server may say something else.
     let is_status = serde_json::from_slice::<Kind>(&bytes).is_ok_and(|said| said.kind == "Status");
     let status = serde_json::from_slice::<Status>(&bytes).ok().filter(|_| is_status);
-    let is_answer = status.is_some() && !head.status.is_server_error();
+    // An API server that has too much to do says so without a Status.
+    let is_busy = head.status == StatusCode::TOO_MANY_REQUESTS;
+    let is_answer = is_busy || status.is_some() && !head.status.is_server_error();
     let mut failure = Failure { is_answer, ..Failure::default() };
     match status {
         Some(status) if !status.message.is_empty() => {

@@ -13,6 +13,8 @@ use kube::client::Body;
 
 /// How often a page is asked for again.
 const MAX_TIMES: usize = 6;
+/// How often it has failed when people hear of it.
+const TOLD: usize = 3;
 /// Before the first time, and before each of the last ones; up to as much again is added by chance.
 const MIN_DELAY: Duration = Duration::from_millis(500);
 const MAX_DELAY: Duration = Duration::from_secs(8);
@@ -21,20 +23,31 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(30);
 
 /// When one page is asked for again.
 #[derive(Debug)]
-pub struct PagePauses(ExponentialBackoff);
+pub struct PagePauses {
+    delays: ExponentialBackoff,
+    /// How often it could not be had.
+    failures: usize,
+}
 
 impl PagePauses {
     /// For a page that is about to be asked for.
     #[must_use]
     pub fn begin() -> Self {
         let delays = ExponentialBuilder::new().with_min_delay(MIN_DELAY).with_max_delay(MAX_DELAY);
-        Self(delays.with_max_times(MAX_TIMES).with_jitter().build())
+        Self { delays: delays.with_max_times(MAX_TIMES).with_jitter().build(), failures: 0 }
     }
 
     /// How long to wait after it could not be had; `retry_after` is what the API server asks for. None: it has failed too often.
     pub fn after(&mut self, retry_after: Option<Duration>) -> Option<Duration> {
-        let delay = self.0.next()?;
+        self.failures = self.failures.saturating_add(1);
+        let delay = self.delays.next()?;
         Some(delay.max(retry_after.unwrap_or_default().min(MAX_RETRY_AFTER)))
+    }
+
+    /// Whether people should hear of it now. They do once for each page that fails so often.
+    #[must_use]
+    pub const fn is_news(&self) -> bool {
+        self.failures == TOLD
     }
 }
 
@@ -71,7 +84,12 @@ async fn ask(client: &Client, request: Request<Body>) -> kube::Result<Response<B
         let Some(pause) = pauses.after(retry_after) else { return answer };
         let status = answer.as_ref().map(|answer| answer.status().as_u16()).unwrap_or_default();
         let error = answer.err().map(|error| crate::causes(&error));
-        tracing::debug!(path = head.uri.path(), status, error, ?pause, "a page of a list is asked for again");
+        let path = head.uri.path();
+        if pauses.is_news() {
+            tracing::warn!(path, status, error, ?pause, "a page of a list cannot be had, and is asked for again");
+        } else {
+            tracing::debug!(path, status, error, ?pause, "a page of a list is asked for again");
+        }
         tokio::time::sleep(pause).await;
     }
 }

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refused_credentials_count_from_zero_wherever_they_are_met() {
+    fn what_alerts_count_begins_at_zero_wherever_it_is_met() {
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
         drop(metrics.cluster.of("cloud"));
@@ -68,6 +68,7 @@ mod tests {
             r#"ccm_load_balancer_operations_total{operation="ensure",outcome="unauthorized"}"#,
             r#"ccm_load_balancer_operations_total{operation="survey",outcome="unauthorized"}"#,
             r#"ccm_cluster_syncs_total{provider="cloud",outcome="unauthorized"}"#,
+            r#"ccm_cluster_syncs_total{provider="cloud",outcome="invalid"}"#,
             r#"ccm_node_lifecycle_looks_total{answer="unauthorized"}"#,
         ] {
             assert!(text.contains(&format!("{series} 0\n")), "{series}: {text}");

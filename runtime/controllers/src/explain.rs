@@ -184,7 +184,7 @@ pub struct LifecycleExplanation {
     pub answer: Option<String>,
     /// How many seconds ago that came.
     pub answered_seconds_ago: Option<f64>,
-    /// Why the cloud gave no answer.
+    /// Why the cloud gave no answer, or is not asked.
     pub failure: Option<String>,
     /// The request to the cloud behind that, where the host saw one fail.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -38,8 +38,8 @@ pub use node::Node;
 pub(crate) use pairs::Pairs;
 use unread::Notes;
 #[cfg(test)]
-pub(crate) use unread::UnreadObject;
-pub(crate) use unread::{Shown, Unread};
+pub(crate) use unread::Reach;
+pub(crate) use unread::{Shown, Unread, UnreadObject};
 
 /// Keys that wait for one subscriber. When it is full the watch waits: queues empty it at once.
 const SUBSCRIBER_BOUND: usize = 1_024;
@@ -278,9 +278,9 @@ impl<K: Stored> Reflector<K> {
         self.meters.last_event.set(now_seconds());
         let told = match event {
             watcher::Event::Apply(guard) => {
-                if let Some((key, why)) = unreadable(&guard) {
+                if let Some((key, object)) = unreadable(&guard) {
                     let is_shown = self.last_good(&guard).is_some();
-                    self.unread.came(&key, uid(&guard), why, is_shown);
+                    self.unread.came(&key, object, is_shown);
                 }
                 self.decoded(guard).map_or_else(Vec::new, |object| {
                     let (key, writer) = (stored_key(&object), &mut self.writer);
@@ -313,8 +313,8 @@ impl<K: Stored> Reflector<K> {
             }
             watcher::Event::InitApply(guard) => {
                 let last_good = self.last_good(&guard);
-                if let Some((key, why)) = unreadable(&guard) {
-                    self.unread.listed(&key, uid(&guard), why, last_good.is_some());
+                if let Some((key, object)) = unreadable(&guard) {
+                    self.unread.listed(&key, object, last_good.is_some());
                 }
                 if let Some(object) = self.decoded(guard).or(last_good) {
                     self.writer.apply_watcher_event(&watcher::Event::InitApply(object));
@@ -457,14 +457,11 @@ fn key<K: Stored>(guard: &DeserializeGuard<K>) -> ObjectRef<K> {
     key_of(guard.metadata.name.as_deref(), guard.metadata.namespace.as_deref())
 }
 
-/// Its key, and why it cannot be read; none where it can.
-fn unreadable<K: Stored>(guard: &DeserializeGuard<K>) -> Option<(ObjectRef<K>, &str)> {
+/// Its key, and what is noted of it where it cannot be read.
+fn unreadable<K: Stored>(guard: &DeserializeGuard<K>) -> Option<(ObjectRef<K>, UnreadObject)> {
     let why = guard.object.as_ref().err()?;
-    guard.metadata.name.is_some().then(|| (key(guard), why.as_str()))
-}
-
-fn uid<K: Stored>(guard: &DeserializeGuard<K>) -> &str {
-    guard.metadata.uid.as_deref().unwrap_or_default()
+    let uid = guard.metadata.uid.as_deref().unwrap_or_default();
+    guard.metadata.name.is_some().then(|| (key(guard), UnreadObject::new(uid, why, guard.reach)))
 }
 
 /// The same of an object in the store.

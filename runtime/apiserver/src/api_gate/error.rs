@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::api_status;
 use crate::events::cut;
 
-/// Most bytes that are told of what something in between said: it may be a page for people.
+/// Most bytes that are told of an answer without a Status: it may be a page for people, of something in between.
 const MAX_FOREIGN: usize = 300;
 
 /// Why a request had no effect, or none that is known.
@@ -118,7 +118,8 @@ impl From<kube::Error> for ApiError {
     fn from(error: kube::Error) -> Self {
         let kube::Error::Api(status) = error else { return Self::Transport(Arc::new(error)) };
         if !api_status::is_answer(&status) {
-            let message = format!("not the API server's own answer: {}", cut(&status.message, MAX_FOREIGN));
+            // An API server that has too much to do says so in plain text.
+            let message = format!("an answer without a Status: {}", cut(&status.message, MAX_FOREIGN));
             return Self::Unavailable { code: status.code, message, retry_after: None };
         }
         let is_right = api_status::lacks_right(&status);

@@ -136,6 +136,18 @@ async fn what_something_in_between_says_is_no_answer_whatever_its_status() {
     }
 }
 
+/// With API priority and fairness, the API server itself answers so, and people looked for a proxy.
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_has_too_much_to_do_says_so_without_a_status_and_passes_for_nobody_else() {
+    let bench = bench();
+    bench.api.interfere("node0", 429, "Too many requests, please try again later.\n", 1);
+    let nodes = Api::<Node>::all(bench.gate.client());
+    let error = bench.gate.read(GET, nodes.get("node0")).await.unwrap_err();
+    assert!(error.is_unanswered() && bench.count("unavailable") == 1.0, "{error}");
+    let told = "the API server cannot serve this now (429): an answer without a Status: Too many requests, please try again later.";
+    assert_eq!(error.to_string(), told);
+}
+
 #[test]
 fn the_api_servers_wish_for_a_delay_is_kept() {
     let details: StatusDetails = serde_json::from_str(r#"{ "retryAfterSeconds": 7 }"#).unwrap();

@@ -199,6 +199,19 @@ async fn an_api_server_that_cannot_be_reached_does_not_answer_and_neither_does_a
     }
 }
 
+/// It lives, and a page for people that says so is none of a proxy that does not reach it.
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_has_too_much_to_do_answers_although_nobody_hears_of_changes() {
+    let bench = Bench::new();
+    bench.round().await;
+    *bench.lists.lock() = Says::Page(429);
+    *bench.watches.lock() = Says::Page(429);
+    bench.rounds(60).await;
+    assert_eq!(bench.observed.answered(), Ok(()));
+    let away = bench.observed.hears().unwrap_err();
+    assert_eq!((away.why.as_str(), away.lacks_right), ("the answer has status 429", false));
+}
+
 /// A list of many pages takes longer than the grace. One page that had to be asked for twice was enough for a watch that hears nothing.
 #[tokio::test(start_paused = true)]
 async fn a_list_whose_page_was_asked_for_again_and_came_goes_on_and_one_that_lacks_a_page_does_not() {

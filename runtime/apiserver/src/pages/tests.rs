@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use ccm_fake_api::Log;
 use hyper::body::{Body as HttpBody, Bytes, Frame};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -76,6 +77,20 @@ async fn a_later_page_that_cannot_be_had_for_the_moment_is_asked_for_again_as_it
         assert_eq!(*asked.lock(), [LATER; 4], "{says:?}");
         let took = begun.elapsed();
         assert!((Duration::from_millis(3_500)..Duration::from_secs(8)).contains(&took), "{says:?}: {took:?}");
+    }
+}
+
+/// A list of which one page could not be had for a minute was as silent as one that went well.
+#[tokio::test(start_paused = true)]
+async fn a_page_that_fails_again_and_again_is_told_once_and_one_that_fails_twice_is_not() {
+    for (failures, told) in [(2, 0), (3, 1), (6, 1)] {
+        let log = Log::start();
+        let (client, _) = client([Says::Status(503, None)].repeat(failures));
+        assert!(answer(&client, Method::GET, LATER).await.is_some());
+        let lines = log.lines("a page of a list cannot be had, and is asked for again");
+        let is_told =
+            |line: &String| line.contains("WARN") && line.contains("/api/v1/services") && line.contains("503");
+        assert!(lines.len() == told && lines.iter().all(is_told), "{failures}: {lines:?}");
     }
 }
 

@@ -52,7 +52,7 @@ impl ClusterMetrics {
             failing: Family::default(),
             last_success: Family::default(),
         };
-        let help = "Calls for the cluster as a whole, by outcome: `ok`, `partial` (single objects failed), or the reaction to the failure";
+        let help = "Rounds of work for the cluster as a whole, by outcome: `ok`, `partial` (single objects failed), or the reaction to the failure. A round that waits for an object that cannot be read counts as `invalid`, without a call";
         registry.register("ccm_cluster_syncs", help, this.syncs.clone());
         registry.register(
             "ccm_cluster_sync_duration_seconds",
@@ -69,8 +69,10 @@ impl ClusterMetrics {
     pub(crate) fn of(&self, provider: &str) -> ClusterMeters {
         let label = ProviderLabel { provider: provider.to_owned() };
         // What alerts count is there before the first time.
-        let (provider, outcome) = (provider.to_owned(), Reaction::Unauthorized.as_str());
-        drop(self.syncs.get_or_create(&OutcomeLabels { provider, outcome }));
+        for reaction in [Reaction::Unauthorized, Reaction::Invalid] {
+            let (provider, outcome) = (provider.to_owned(), reaction.as_str());
+            drop(self.syncs.get_or_create(&OutcomeLabels { provider, outcome }));
+        }
         ClusterMeters {
             syncs: self.syncs.clone(),
             duration: self.duration.get_or_create_owned(&label),

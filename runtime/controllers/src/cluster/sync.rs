@@ -5,7 +5,7 @@
 //! | good | a change, the period | |
 //! | some objects failed | the soonest that their reactions say | a Warning Event at each of them |
 //! | all failed | what its reaction says | a line in the log, a metric |
-//! | none: an object that [cannot be read](super::unread) may have been told before | the same | the same, and a Warning Event at that object |
+//! | none: an object that [cannot be read](super::unread) may have open ports and may have been told before | the same | the same, and a Warning Event at that object |
 //!
 //! Where a whole call failed since the cloud or a person has to do something first, a change of the cluster does not call
 //! again before the time; and not either where the cloud throttled, whatever it did. What a single object lacks, such as a

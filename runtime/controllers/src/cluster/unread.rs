@@ -1,7 +1,7 @@
 //! Nodes and Services that the stores leave out, since this process cannot read them.
 //!
-//! To a provider, what it is not told of is gone: it would close the ports of such a Service. So it is told nothing as long as one of them may
-//! have been told before.
+//! To a provider, what it is not told of is gone: it would close the ports of such a Service. So it is told nothing as long as one of them that
+//! may have open ports may have been told before.
 
 use ccm_cloud::{ClusterSubject, Failure, Reaction};
 use tokio::sync::watch;
@@ -44,7 +44,7 @@ impl LeftOut {
         let mut before = vec![];
         for (subject, one) in all.filter(|(_, one)| one.shown != Shown::AsBefore) {
             let mut message = format!("it cannot be read: {}; correct that, or take away what is too much", one.why);
-            if one.shown == Shown::LeftOut {
+            if one.shown == Shown::LeftOut && one.reach.exposes {
                 message.push_str(". Until then, nothing is done for the cluster as a whole");
                 before.push(name(&subject));
             }

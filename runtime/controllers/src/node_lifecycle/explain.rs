@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use kube::runtime::reflector::ObjectRef;
+use tokio::time::Instant;
 
 use super::node_state::{NodeState, node_state};
 use super::sync::Syncer;
@@ -10,6 +11,9 @@ use crate::explain::{LifecycleExplanation, Next};
 use crate::queue::Places;
 use crate::store::Node;
 use crate::troubles::{HeldNode, Listed, UnreadyNode};
+
+/// Why nobody asks the cloud about a Node that is not Ready.
+const WAITS: &str = "it is not known yet what was deleted before the start: until it is, no Node is deleted or tainted; the log says why";
 
 /// A look into a node lifecycle controller. Does not keep it alive.
 #[derive(Clone)]
@@ -26,7 +30,11 @@ impl NodeLifecycleView {
             let Some(node) = syncer.store.get(&ObjectRef::new(name)) else { return Some(Default::default()) };
             syncer.known(&node)
         };
-        Some(LifecycleExplanation { next: Next::of(self.places.of(ObjectRef::new(name)).await, false), ..known })
+        let next = match known.next {
+            Next::Unknown => Next::of(self.places.of(ObjectRef::new(name)).await, false),
+            next => next,
+        };
+        Some(LifecycleExplanation { next, ..known })
     }
 
     /// Nodes that are not Ready, and deletions that are held; none where the controller does not run any more.
@@ -50,7 +58,16 @@ impl Syncer {
         };
         let period = self.budget.settings().period;
         let uid = Some(node.uid.as_deref().unwrap_or_default().to_owned());
-        LifecycleExplanation { uid, state: state.to_owned(), ..self.memory.explained(node, period) }
+        let known = LifecycleExplanation { uid, state: state.to_owned(), ..self.memory.explained(node, period) };
+        match self.memory.recalled_next().filter(|_| state == "not-ready") {
+            // In its queue it waits for a change, and is woken before one.
+            Some(asked) => LifecycleExplanation {
+                failure: Some(WAITS.to_owned()),
+                next: Next::In(asked.saturating_duration_since(Instant::now()).as_secs_f64()),
+                ..known
+            },
+            None => known,
+        }
     }
 }
 

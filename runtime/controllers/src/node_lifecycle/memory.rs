@@ -100,6 +100,8 @@ pub(crate) struct Memory {
     second_look: Duration,
     repeat: Duration,
     begun: Instant,
+    /// When it is asked next what was deleted before the start; none where no Node waits for that.
+    recall: Mutex<Option<Instant>>,
 }
 
 impl Memory {
@@ -114,7 +116,18 @@ impl Memory {
             second_look: settings.second_look.min(MAX_WAIT),
             repeat: settings.repeat_warning,
             begun: Instant::now(),
+            recall: Mutex::default(),
         }
+    }
+
+    /// Nodes that are not Ready wait until it is known what was deleted before the start, which is asked `next`. None: they wait no longer.
+    pub(crate) fn wait_for_recall(&self, next: Option<Instant>) {
+        *self.recall.lock() = next;
+    }
+
+    /// When that is asked next; none where nobody waits for it.
+    pub(crate) fn recalled_next(&self) -> Option<Instant> {
+        *self.recall.lock()
     }
 
     /// A Node that is not Ready was seen: what is to be done with it now.

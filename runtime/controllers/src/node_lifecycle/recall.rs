@@ -58,6 +58,7 @@ impl Recalled {
     /// Asks until it is known, and then wakes the Nodes that wait.
     pub(super) async fn learn(&self, syncer: &Syncer, woken: &mpsc::WeakSender<ObjectRef<Node>>) {
         let mut pause = MIN_PAUSE;
+        syncer.memory.wait_for_recall(Some(Instant::now()));
         while let Err(error) = Box::pin(self.recall(syncer)).await {
             if pause == MIN_PAUSE {
                 let period = syncer.settings.budget.period;
@@ -66,8 +67,14 @@ impl Recalled {
                     "not known what was deleted before the start: no Node is deleted or tainted until it is, for {period:?} at most"
                 );
             }
-            tokio::time::sleep(pause).await;
+            let next = Instant::now() + pause;
+            syncer.memory.wait_for_recall(Some(next));
+            tokio::time::sleep_until(next).await;
             pause = pause.saturating_mul(2).min(MAX_PAUSE);
+        }
+        syncer.memory.wait_for_recall(None);
+        if pause > MIN_PAUSE {
+            tracing::info!("Nodes that are not Ready wait no longer for what was deleted before the start");
         }
         let waiting = {
             let mut waiting = self.waiting.lock();

@@ -25,7 +25,7 @@ use super::provider::Provider;
 use super::syncer::Syncer;
 use super::view::told;
 use crate::object_name::ObjectName as _;
-use crate::store::Shown;
+use crate::store::{Shown, UnreadObject};
 use crate::view::service::{is_deleting, is_load_balancer};
 
 /// Most Services that the provider is asked about, whether they have the load balancer of an offer: whoever is most likely comes first.
@@ -409,10 +409,11 @@ impl Syncer {
         Err(unknown(Failure::new(Reaction::Retry, message)))
     }
 
-    /// A Service that is left out of the store may have been restored in the place of any other.
+    /// A Service with a load balancer that is left out of the store may have been restored in the place of any other.
     fn unread_heir(&self) -> Option<String> {
         let unread = self.unread.borrow();
-        let ((namespace, name), one) = unread.iter().find(|(_, one)| one.shown != Shown::AsBefore)?;
+        let may_be = |one: &UnreadObject| one.shown != Shown::AsBefore && one.reach.is_balancer;
+        let ((namespace, name), one) = unread.iter().find(|(_, one)| may_be(one))?;
         Some(format!("Service {namespace}/{name} cannot be read: {}", one.why))
     }
 

@@ -25,10 +25,13 @@ pub(super) async fn run(syncer: &Syncer) {
     let repeat = syncer.settings.repeat_warning;
     let (mut unread, mut told) = (syncer.unread.clone(), Told::new());
     loop {
-        for request in news(&mut unread, &mut told, repeat) {
+        let news = news(&mut unread, &mut told, repeat);
+        // Others may wait for their turn.
+        let look = if news.len() == MOST { LOOK } else { repeat.max(LOOK) };
+        for request in news {
             syncer.recorder.record(request).await;
         }
-        if let Ok(Err(_)) = tokio::time::timeout(repeat.max(LOOK), unread.changed()).await {
+        if let Ok(Err(_)) = tokio::time::timeout(look, unread.changed()).await {
             return;
         }
     }
@@ -38,7 +41,9 @@ fn news(unread: &mut watch::Receiver<Unread>, told: &mut Told, repeat: Duration)
     let unread = unread.borrow_and_update();
     let there: HashSet<&str> = unread.values().map(|one| one.uid.as_str()).collect();
     told.retain(|uid, _| there.contains(uid.as_str()));
-    let news = unread.iter().filter_map(|((namespace, name), one)| {
+    // Those that have said something before come last: where they are news with each look, they would always come before the others.
+    let (before, never): (Vec<_>, Vec<_>) = unread.iter().partition(|(_, one)| told.contains_key(&one.uid));
+    let news = never.into_iter().chain(before).filter_map(|((namespace, name), one)| {
         let consequence = match one.shown {
             Shown::AsBefore => "goes on with the Service as it was before",
             Shown::New | Shown::LeftOut => "does nothing for the Service, and what the Service has in the cloud stays as it is",

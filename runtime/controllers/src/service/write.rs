@@ -224,6 +224,9 @@ impl ServiceWriter {
             }
             let retry_after = if let ApiError::Unavailable { retry_after, .. } = error { retry_after } else { None };
             let Some(pause) = pauses.after(retry_after) else { return Err(error) };
+            if pauses.is_news() {
+                tracing::warn!(%error, "a page of all Services cannot be had, and is asked for again");
+            }
             tokio::time::sleep(pause).await;
         }
     }

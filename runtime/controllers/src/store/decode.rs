@@ -14,6 +14,8 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use super::unread::Reach;
+
 /// The copy that kubectl keeps of what it applied last.
 pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
@@ -37,6 +39,11 @@ pub trait Stored: Lookup<DynamicType = ()> + Clone + Debug + Send + Sync + 'stat
     fn surplus(_: &Self::Read) -> Option<String> {
         None
     }
+
+    /// What an object with this text, which cannot be read, may have in a cloud.
+    fn reach(_: &str) -> Reach {
+        Reach::UNKNOWN
+    }
 }
 
 /// An object, or why it cannot be decoded. A list or a watch goes on when one object is odd.
@@ -47,6 +54,8 @@ pub(crate) struct DeserializeGuard<K> {
     pub(crate) object: Result<K, String>,
     /// What is left out of the object, since there is too much of it.
     pub(super) surplus: Option<String>,
+    /// What it may have in a cloud; counts only where it cannot be decoded.
+    pub(super) reach: Reach,
 }
 
 impl<K: Stored> From<K> for DeserializeGuard<K> {
@@ -58,7 +67,7 @@ impl<K: Stored> From<K> for DeserializeGuard<K> {
             uid: object.uid().map(Cow::into_owned),
             ..ObjectMeta::default()
         };
-        Self { metadata, object: Ok(object), surplus: None }
+        Self { metadata, object: Ok(object), surplus: None, reach: Reach::UNKNOWN }
     }
 }
 
@@ -78,7 +87,7 @@ impl<'de, K: Stored> Deserialize<'de> for DeserializeGuard<K> {
         let Identified { metadata } = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
         let Identity { name, namespace, resource_version, uid } = metadata;
         let metadata = ObjectMeta { name, namespace, resource_version, uid, ..ObjectMeta::default() };
-        Ok(Self { metadata, object: Err(error), surplus: None })
+        Ok(Self { metadata, object: Err(error), surplus: None, reach: K::reach(text.get()) })
     }
 }
 

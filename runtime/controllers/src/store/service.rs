@@ -9,10 +9,11 @@ use std::marker::PhantomData;
 
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec, ServiceStatus, SessionAffinityConfig};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::decode::{LAST_APPLIED, Stored};
+use super::unread::Reach;
 
 /// Most bytes in memory of what is kept of a Service. Its status does not count: the API server takes it from controllers alone.
 const MAX_SERVICE: usize = 128 << 10;
@@ -63,6 +64,32 @@ impl Stored for Service {
             MAX_LABELS >> 10
         ))
     }
+
+    fn reach(text: &str) -> Reach {
+        let Ok(Glimpse { spec: GlimpsedSpec { kind, external_ips } }) = serde_json::from_str(text) else {
+            return Reach::UNKNOWN;
+        };
+        let has_external_ips = external_ips.is_some_and(|ips| !ips.is_empty());
+        match kind.as_deref() {
+            Some("ClusterIP" | "ExternalName") => Reach { exposes: has_external_ips, is_balancer: false },
+            Some("NodePort") => Reach { exposes: true, is_balancer: false },
+            _ => Reach::UNKNOWN,
+        }
+    }
+}
+
+/// What is read of a Service's text where the Service cannot be kept. None of it takes memory.
+#[derive(Deserialize)]
+struct Glimpse {
+    spec: GlimpsedSpec,
+}
+
+#[derive(Deserialize)]
+struct GlimpsedSpec {
+    #[serde(rename = "externalIPs")]
+    external_ips: Option<Vec<IgnoredAny>>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
 }
 
 /// What is read of a Service's text.

@@ -26,6 +26,21 @@ pub(crate) enum Shown {
     LeftOut,
 }
 
+/// What an object that cannot be read may have in a cloud. Whoever may write Services, but none with node ports or load balancers, must not
+/// hold up the work for others with one that is too large.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reach {
+    /// Open ports.
+    pub(crate) exposes: bool,
+    /// A load balancer.
+    pub(crate) is_balancer: bool,
+}
+
+impl Reach {
+    /// Of an object that says nothing of it.
+    pub(crate) const UNKNOWN: Self = Self { exposes: true, is_balancer: true };
+}
+
 /// An object that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UnreadObject {
@@ -33,6 +48,14 @@ pub(crate) struct UnreadObject {
     /// In words.
     pub(crate) why: String,
     pub(crate) shown: Shown,
+    pub(crate) reach: Reach,
+}
+
+impl UnreadObject {
+    /// Nobody has noted it yet.
+    pub(super) fn new(uid: &str, why: &str, reach: Reach) -> Self {
+        Self { uid: uid.to_owned(), why: cut(why, MAX_WHY).to_owned(), shown: Shown::New, reach }
+    }
 }
 
 /// All of them. Each takes less memory than an object in the store, so there need not be a limit of their own.
@@ -68,19 +91,18 @@ impl Notes {
     pub(super) fn listed<K: Lookup<DynamicType = ()>>(
         &mut self,
         key: &ObjectRef<K>,
-        uid: &str,
-        why: &str,
+        object: UnreadObject,
         is_shown: bool,
     ) {
         let noted = self.noted.borrow();
-        let was_new = noted.get(&named(key)).is_some_and(|old| old.uid == uid && old.shown == Shown::New);
+        let was_new = noted.get(&named(key)).is_some_and(|old| old.uid == object.uid && old.shown == Shown::New);
         drop(noted);
         let shown = match (is_shown, was_new) {
             (true, _) => Shown::AsBefore,
             (false, true) => Shown::New,
             (false, false) => Shown::LeftOut,
         };
-        self.listed.insert(named(key), unread(uid, why, shown));
+        self.listed.insert(named(key), UnreadObject { shown, ..object });
     }
 
     /// The list is complete, and `store` puts it into the store.
@@ -95,12 +117,12 @@ impl Notes {
     }
 
     /// An object that cannot be read was created or changed.
-    pub(super) fn came<K: Lookup<DynamicType = ()>>(&self, key: &ObjectRef<K>, uid: &str, why: &str, is_shown: bool) {
+    pub(super) fn came<K: Lookup<DynamicType = ()>>(&self, key: &ObjectRef<K>, object: UnreadObject, is_shown: bool) {
         let key = named(key);
         self.noted.send_if_modified(|noted| {
-            let before = noted.get(&key).filter(|old| old.uid == uid);
+            let before = noted.get(&key).filter(|old| old.uid == object.uid);
             let shown = if is_shown { Shown::AsBefore } else { before.map_or(Shown::New, |old| old.shown) };
-            let now = unread(uid, why, shown);
+            let now = UnreadObject { shown, ..object };
             let is_news = before != Some(&now);
             noted.insert(key, now);
             is_news
@@ -118,8 +140,4 @@ impl Notes {
 
 fn named<K: Lookup<DynamicType = ()>>(key: &ObjectRef<K>) -> Named {
     (key.namespace.clone().unwrap_or_default(), key.name.clone())
-}
-
-fn unread(uid: &str, why: &str, shown: Shown) -> UnreadObject {
-    UnreadObject { uid: uid.to_owned(), why: cut(why, MAX_WHY).to_owned(), shown }
 }

@@ -5,6 +5,7 @@
 //! so both must say the same one. Work on the whole cluster is compared only where the new one fails: the witness then does it at once,
 //! unless the new one gave no answer after it had begun to change the cloud. What load balancers need beyond that is in [`super::balancers`].
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -101,13 +102,14 @@ impl<C: Component> Instances for Slot<C> {
                 Ok(known) => {
                     // It may know that from before, and the cloud be away.
                     witness.forget();
-                    match witness.find(nodes, need).await {
+                    let known = match witness.find(nodes.clone(), need).await {
                         Ok(findings) if findings.iter().any(is_settled) => {
                             probation.differs(FIND, &error.to_string());
-                            Ok(findings)
+                            findings
                         }
-                        _ => Ok(known),
-                    }
+                        _ => known,
+                    };
+                    Ok(if probation.is_apart { without_ids(known, &nodes, &error) } else { known })
                 }
                 Err(_) => Err(error),
             },
@@ -133,6 +135,19 @@ fn is_doubtful(finding: &Finding) -> bool {
 /// Whether the Node gets its provider ID from this.
 const fn gives_id(finding: &Finding, node: &Node) -> bool {
     matches!(finding, Finding::Found(_)) && node.provider_id.is_none()
+}
+
+/// What the witness finds where the new one fails, and the two are apart: no Node gets its provider ID from that.
+fn without_ids(mut findings: Vec<Finding>, nodes: &[Node], why: &impl Display) -> Vec<Finding> {
+    for (finding, _) in findings.iter_mut().zip(nodes).filter(|(finding, node)| gives_id(finding, node)) {
+        *finding = Finding::Unknown(at_odds(Some(why)));
+    }
+    findings
+}
+
+/// Why a Node waits for its provider ID while the two are apart. `why`: what the new one failed with.
+fn at_odds(why: Option<&impl Display>) -> Failure {
+    Failure::new(Reaction::Retry, why.map_or_else(|| APART.to_owned(), |why| format!("{APART}: {why}")))
 }
 
 /// Whether machines have one ID with both. Not where the operator lets another provider take over.
@@ -192,10 +207,8 @@ async fn confirmed<C: Component>(
     };
     let is_at_odds = |(at, known): (&usize, &Finding)| findings.get(*at).is_some_and(|new| contradicts(new, known));
     let known = probation.witnessed(ask, |known| doubtful.iter().zip(known).any(is_at_odds)).await;
-    if known.iter().any(is_settled) {
-        probation.witness_answers();
-    }
-    let (mut differs, mut denied, mut alone) = (None, false, false);
+    let is_answered = known.iter().any(is_settled);
+    let (mut differs, mut denied, mut waits) = (None, false, false);
     for (at, known) in doubtful.into_iter().zip(known) {
         let (Some(finding), Some(node)) = (findings.get_mut(at), nodes.get(at)) else { continue };
         let name = &node.name;
@@ -209,8 +222,13 @@ async fn confirmed<C: Component>(
                 _ => format!("it does not find the machine of Node {name}"),
             });
             // The witness may look with a configuration of before, and the ID would stay.
-            let waits = probation.is_apart && node.provider_id.is_none();
-            *finding = if waits { Finding::Unknown(Failure::new(Reaction::Retry, APART)) } else { known };
+            *finding = if probation.is_apart && node.provider_id.is_none() {
+                waits = true;
+                let why = if let Finding::Unknown(failure) = &*finding { Some(failure) } else { None };
+                Finding::Unknown(at_odds(why))
+            } else {
+                known
+            };
             continue;
         }
         let instead = match (&*finding, known) {
@@ -222,7 +240,7 @@ async fn confirmed<C: Component>(
             }
             (Finding::Found(new), known) => {
                 // What the witness does not find may be what the new one repairs: it does not have to be confirmed to prove itself.
-                *(if is_settled(&known) { &mut denied } else { &mut alone }) = true;
+                *(if is_settled(&known) { &mut denied } else { &mut waits }) = true;
                 unconfirmed(new, known)
             }
             _ => None,
@@ -231,12 +249,14 @@ async fn confirmed<C: Component>(
             *finding = Finding::Unknown(failure);
         }
     }
+    let has_waited = waits && probation.waits_for_id();
+    if is_answered && !waits {
+        probation.witness_answers();
+    }
     if let Some(what) = differs {
         probation.differs(FIND, &what);
-    } else if denied || findings.iter().any(is_settled) {
+    } else if denied || has_waited || findings.iter().any(is_settled) {
         probation.answers_well();
-    } else if alone {
-        probation.finds_alone();
     }
     findings
 }

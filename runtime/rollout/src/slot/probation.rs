@@ -2,7 +2,8 @@
 //!
 //! It is proven after so much time without a fault, from its first good answer on, and so many good answers. There are two kinds of faults:
 //! crashes, and differences from the witness. Each kind is counted by itself, over the whole probation, and so many of one kind are enough
-//! to refuse the component. A fault also resets the time and the good answers. Another name for a load balancer is enough by itself. A
+//! to refuse the component. A fault also resets the time and the good answers. While a Node waits for its provider ID because the witness
+//! does not confirm it, the component does not pass for ten times that time. Another name for a load balancer is enough by itself. A
 //! probation ends at no certain time, unless its two components are apart: their configurations differ.
 
 use std::sync::Arc;
@@ -33,9 +34,15 @@ impl Default for ProbationSettings {
     }
 }
 
-/// Two apart components may differ for this multiple of `time`: until then somebody may have mended the configuration. So long may a witness be
-/// silent, too.
+/// Two apart components may differ for this multiple of `time`: until then somebody may have mended the configuration. So long may a Node wait
+/// for its provider ID, too, before the new one passes.
 const PATIENCE: u32 = 10;
+/// A Node that waits and is not asked about for this multiple of `time` may be gone: it holds the verdict no longer. Delays of retries double,
+/// and up to as much is added by chance, so the next question may come after twice the time that the Node has waited: for half of this that
+/// is in time, and who has waited for longer is held until the patience is over.
+const PAUSE: u32 = 7;
+/// A Node that waits is asked about again before this: the longest back-off, with the time of the calls.
+const LONGEST_RETRY: Duration = Duration::from_secs(20 * 60);
 
 /// The probation of one component.
 pub(super) struct Probation<C> {
@@ -64,10 +71,26 @@ struct Counts {
     /// Answers that were worse than those of the witness.
     differences: u32,
     last_difference: String,
-    /// Since when the witness has had no answer about machines that the new one finds.
-    silent: Option<Instant>,
+    /// Whether a Node waits for its provider ID.
+    waiting: Option<Waiting>,
     /// What it has done to the cloud, or would have: once is enough.
     harm: Option<String>,
+}
+
+/// For how long Nodes have waited for provider IDs that the witness does not confirm.
+#[derive(Clone, Copy)]
+struct Waiting {
+    /// When one was asked about last.
+    seen: Instant,
+    /// How long that had lasted by then.
+    before: Duration,
+}
+
+impl Waiting {
+    /// How long it has lasted by now; nobody knows of more than a `pause` without a question.
+    fn lasted(&self, pause: Duration) -> Duration {
+        self.before.saturating_add(self.seen.elapsed().min(pause))
+    }
 }
 
 impl<C: Component> Probation<C> {
@@ -131,18 +154,26 @@ impl<C: Component> Probation<C> {
         counts.since.get_or_insert_with(Instant::now);
     }
 
-    /// It finds machines, and the witness has no answer about them. A pause or an outage of the cloud passes, and proves nothing; but a witness
-    /// that is silent for [`PATIENCE`] × `time` may be what the new one repairs, and then this is a good answer.
-    pub(super) fn finds_alone(&self) {
-        let silent = self.counts.lock().silent.get_or_insert_with(Instant::now).elapsed();
-        if silent >= self.settings.time.saturating_mul(PATIENCE) {
-            self.answers_well();
-        }
+    /// A Node waits for its provider ID: the witness has no answer about its machine, or the two are apart and do not say the same. A pause or
+    /// an outage of the cloud passes, and proves nothing: other answers do not prove the new one meanwhile. Returns whether this had lasted for
+    /// [`PATIENCE`] × `time`: then the witness may be what the new one repairs, and this is a good answer.
+    pub(super) fn waits_for_id(&self) -> bool {
+        let (pause, patience) = self.patience();
+        let mut counts = self.counts.lock();
+        let goes_on = counts.waiting.filter(|waiting| waiting.seen.elapsed() <= pause.max(LONGEST_RETRY));
+        let before = goes_on.map(|waiting| waiting.lasted(pause)).unwrap_or_default();
+        counts.waiting = Some(Waiting { seen: Instant::now(), before });
+        before >= patience
     }
 
-    /// The witness has an answer about machines.
+    /// The witness has an answer about machines, and no Node waits.
     pub(super) fn witness_answers(&self) {
-        self.counts.lock().silent = None;
+        self.counts.lock().waiting = None;
+    }
+
+    /// [`PAUSE`] and [`PATIENCE`], as times.
+    const fn patience(&self) -> (Duration, Duration) {
+        (self.settings.time.saturating_mul(PAUSE), self.settings.time.saturating_mul(PATIENCE))
     }
 
     /// How long its probation lasts at least.
@@ -157,6 +188,7 @@ impl<C: Component> Probation<C> {
         let calls = now.calls.wrapping_sub(self.before.calls);
         let crashes = now.count.wrapping_sub(self.before.count);
         let limit = self.settings.faults.max(1);
+        let (pause, patience) = self.patience();
         let mut counts = self.counts.lock();
         if crashes > counts.crashes {
             counts.crashes = crashes;
@@ -178,15 +210,14 @@ impl<C: Component> Probation<C> {
         });
         match differs {
             Some(why) if !self.is_apart => return Some(ProbationVerdict::Failed(why)),
-            Some(why) if self.begun.elapsed() >= self.settings.time.saturating_mul(PATIENCE) => {
-                return Some(ProbationVerdict::Undecided(why));
-            }
+            Some(why) if self.begun.elapsed() >= patience => return Some(ProbationVerdict::Undecided(why)),
             Some(_) if counts.harm.is_some() => return None,
             Some(_) | None => {}
         }
         let is_over = counts.since.is_some_and(|since| since.elapsed() >= self.settings.time);
         // Where nothing has to be proven, no answer is waited for.
         let is_enough = counts.good >= self.settings.calls && (is_over || self.settings.time.is_zero());
-        is_enough.then_some(ProbationVerdict::Passed)
+        let is_held = |waiting: Waiting| waiting.seen.elapsed() < pause && waiting.lasted(pause) < patience;
+        (is_enough && !counts.waiting.is_some_and(is_held)).then_some(ProbationVerdict::Passed)
     }
 }

@@ -142,6 +142,8 @@ pub(crate) struct Fake {
     pub(crate) comes: Mutex<Option<(String, (String, String))>>,
     /// How often each function was called.
     pub(crate) asked: Mutex<BTreeMap<&'static str, u32>>,
+    /// The Node about whose machine it has no answer.
+    pub(crate) no_word_of: Mutex<Option<&'static str>>,
     /// Of its provider IDs.
     pub(crate) scheme: Mutex<&'static str>,
     /// Its credentials.
@@ -170,6 +172,7 @@ impl Fake {
             memory: Mutex::default(),
             comes: Mutex::default(),
             asked: Mutex::default(),
+            no_word_of: Mutex::default(),
             scheme: Mutex::new("cloud"),
             sources: watch::Sender::default(),
             recovered: watch::Sender::default(),

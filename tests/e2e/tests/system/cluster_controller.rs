@@ -1,12 +1,13 @@
 //! What a provider keeps for the cluster as a whole: the firewall of a cloud that counts.
 
 use ccm_cluster::NodeFixture;
+use ccm_e2e::alerts;
 use ccm_e2e::balancer_cloud::{BalancerCloud, CloudSettings, Kind};
 use ccm_e2e::host::component;
 use k8s_openapi::api::core::v1::Service;
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::look::{await_event, await_untainted, patch_status};
 use crate::stage::{Actor, LIMIT, Stage};
@@ -23,13 +24,16 @@ fn services(client: &Client) -> Api<Service> {
 
 /// Makes a Service with this node port.
 async fn node_port(client: &Client, name: &str, port: u16, annotations: &[(&str, &str)]) {
+    make(client, name, json!({ "type": "NodePort", "ports": [{ "port": 80, "nodePort": port }] }), annotations).await;
+}
+
+async fn make(client: &Client, name: &str, spec: Value, annotations: &[(&str, &str)]) {
     let annotations: serde_json::Map<_, _> =
         annotations.iter().map(|&(name, value)| (name.to_owned(), json!(value))).collect();
-    let service = serde_json::from_value(json!({
-        "metadata": { "name": name, "annotations": annotations },
-        "spec": { "type": "NodePort", "ports": [{ "port": 80, "nodePort": port }], "selector": { "app": name } },
-    }));
-    services(client).create(&PostParams::default(), &service.unwrap()).await.unwrap();
+    let mut service = json!({ "metadata": { "name": name, "annotations": annotations }, "spec": spec });
+    service["spec"]["selector"] = json!({ "app": name });
+    let service = serde_json::from_value(service).unwrap();
+    services(client).create(&PostParams::default(), &service).await.unwrap();
 }
 
 #[tokio::test]
@@ -82,5 +86,34 @@ async fn a_service_that_is_refused_has_a_warning_and_the_others_are_let_in() {
     let parts = ["metadata.annotations[balancer.example/refuse]: this port is for nobody (invalid)"];
     await_event(client, "refused", "Warning", "SyncClusterFailed", &parts).await;
     assert!(host.metric("ccm_cluster_objects_failing").await.unwrap() > 0.0);
+    host.end().await;
+}
+
+/// To the provider, a Service that it is not told of is gone. One without open ports has nothing that it could close.
+#[tokio::test]
+async fn after_a_restart_a_service_that_is_too_large_holds_the_firewall_with_a_node_port_and_not_without() {
+    let stage = Stage::new().await;
+    let cloud = BalancerCloud::start(CloudSettings::default()).await.unwrap();
+    let client = stage.client();
+    let large = "x".repeat(200_000);
+    let large = [("large.example/text", large.as_str())];
+    node_port(client, "web", 30_095, &[]).await;
+    make(client, "inner", json!({ "ports": [{ "port": 80 }] }), &large).await;
+    let host = start(&stage, &cloud);
+    cloud.await_firewall(LIMIT, |firewall| firewall.ports == [30_095]).await.unwrap();
+    let before = alerts::scrape(&host).await.unwrap();
+    host.end().await;
+
+    node_port(client, "open", 30_096, &large).await;
+    let host = start(&stage, &cloud);
+    let held = ["provider=\"balancer\"", "outcome=\"invalid\""];
+    host.await_count("ccm_cluster_syncs_total", &held, LIMIT, |count| count >= 1.0).await.unwrap();
+    let after = alerts::scrape(&host).await.unwrap();
+    alerts::fires("WasmCCMClusterWorkFails", &[[&before], [&after]]).await.unwrap();
+    let parts = ["it cannot be read", "Until then, nothing is done for the cluster as a whole"];
+    await_event(client, "open", "Warning", "SyncClusterFailed", &parts).await;
+    services(client).delete("open", &DeleteParams::default()).await.unwrap();
+    node_port(client, "more", 30_097, &[]).await;
+    cloud.await_firewall(LIMIT, |firewall| firewall.ports == [30_095, 30_097]).await.unwrap();
     host.end().await;
 }

@@ -13,7 +13,10 @@ use super::{lost, unknown, unlimited};
 use crate::node_lifecycle::DeletionBudget;
 use crate::store::Node;
 use crate::testing::{FakeApi, FakeCloud, Log, found, node, run_for};
-use crate::{JournalPlace, Metrics, NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings, Reflector};
+use crate::{
+    JournalPlace, Metrics, NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings, NodeLifecycleView,
+    Reflector,
+};
 
 /// Where deletions are noted.
 pub(super) const NAMESPACE: &str = "kube-system";
@@ -39,17 +42,17 @@ async fn run_with(
     time: Duration,
     recoveries: Vec<watch::Receiver<u64>>,
 ) -> Metrics {
-    run_beside(api, cloud, settings, time, recoveries, |_| std::future::ready(())).await.0
+    run_beside(api, cloud, settings, time, recoveries, |_, _| std::future::ready(())).await.0
 }
 
-/// The same, with something that hears of the same Nodes.
-async fn run_beside<F: Future>(
+/// The same, with something that hears of the same Nodes and looks into the controller.
+pub(super) async fn run_beside<F: Future>(
     api: &FakeApi,
     cloud: &Arc<FakeCloud>,
     settings: NodeLifecycleSettings,
     time: Duration,
     recoveries: Vec<watch::Receiver<u64>>,
-    other: impl FnOnce(&mut Reflector<Node>) -> F,
+    other: impl FnOnce(&mut Reflector<Node>, NodeLifecycleView) -> F,
 ) -> (Metrics, F::Output) {
     let metrics = Metrics::register(&mut Registry::default());
     let gate = ApiGate::new(api.client.clone(), metrics.api.clone(), ApiGateSettings::default());
@@ -73,7 +76,7 @@ async fn run_beside<F: Future>(
         queue_metrics: metrics.queue.clone(),
         settings,
     });
-    let other = other(&mut nodes);
+    let other = other(&mut nodes, controller.view());
     let ((), told) = tokio::join!(run_for(time, |stop| controller.run(stop), nodes, events), other);
     (metrics, told)
 }
@@ -429,7 +432,7 @@ async fn while_the_deletions_of_before_are_read_all_others_hear_of_nodes() {
         api.add(node(&format!("n{i:04}")).ready("True").0);
     }
     let cloud = Arc::new(FakeCloud::default());
-    let hears = |nodes: &mut Reflector<Node>| {
+    let hears = |nodes: &mut Reflector<Node>, _| {
         let mut others = nodes.subscribe();
         let all = async move {
             for _ in 0..1_500 {

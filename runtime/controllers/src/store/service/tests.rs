@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::*;
 use crate::metrics::StoreMetrics;
 use crate::store::decode::DeserializeGuard;
-use crate::store::{Reflector, Shown};
+use crate::store::{Reach, Reflector, Shown};
 use crate::testing::{Draft, FakeApi, Log, service};
 
 /// What a text of [`texts`] takes as a label or an annotation.
@@ -108,6 +108,31 @@ fn a_service_of_which_too_much_would_be_kept_is_not_read_and_the_largest_part_is
         assert_eq!((guard.metadata.name.as_deref(), guard.surplus), (Some("web"), None), "{part}");
         let error = guard.object.unwrap_err();
         assert!(error.ends_with(&format!("for its {part}: a Service is kept up to 128 KiB")), "{part}: {error}");
+    }
+}
+
+#[test]
+fn a_service_that_cannot_be_read_still_says_what_it_may_have_in_a_cloud_and_else_it_may_have_anything() {
+    let [nothing, open] = [false, true].map(|exposes| Reach { exposes, is_balancer: false });
+    let too_large = || service("web").with("/metadata", "annotations", texts(MANY));
+    let of = |kind: &str| too_large().with("/spec", "type", json!(kind));
+    let ips = |ips: Value| of("ClusterIP").with("/spec", "externalIPs", ips);
+    for (draft, reach) in [
+        (of("ClusterIP"), nothing),
+        (of("ExternalName"), nothing),
+        (of("NodePort"), open),
+        (of("LoadBalancer"), Reach::UNKNOWN),
+        (of("OfALaterVersion"), Reach::UNKNOWN),
+        (ips(json!([])), nothing),
+        (ips(list(MANY, |_| json!("192.0.2.7"))), open),
+        (ips(json!("192.0.2.7")), Reach::UNKNOWN),
+        (of("ClusterIP").with("/spec", "ports", json!("none")), nothing),
+        (too_large().with("/spec", "type", json!(7)), Reach::UNKNOWN),
+        (too_large().with("", "spec", json!("none")), Reach::UNKNOWN),
+    ] {
+        let spec = draft.0["spec"]["type"].clone();
+        let guard = read(draft);
+        assert_eq!((guard.object.is_err(), guard.reach), (true, reach), "{spec}");
     }
 }
 

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use ccm_cloud::{FindError, Finding, Instance, InstanceState, Instances, Need, Node};
+use ccm_cloud::{Failure, FindError, Finding, Instance, InstanceState, Instances, Need, Node, Reaction};
 
 use super::{Does, Fake};
 
 impl Instances for Fake {
     async fn find(&self, nodes: Vec<Node>, _need: Need) -> Result<Vec<Finding>, FindError> {
-        let right = || nodes.iter().map(|node| Finding::Found(Box::new(self.machine(node)))).collect();
+        let right = || nodes.iter().map(|node| self.finding(node)).collect();
         let answer = self.answer("instances.find", right, || vec![Finding::Absent; nodes.len()]).await;
         let does = *self.does.lock();
         match answer {
@@ -22,6 +22,13 @@ impl Instances for Fake {
 }
 
 impl Fake {
+    fn finding(&self, node: &Node) -> Finding {
+        if *self.no_word_of.lock() == Some(node.name.as_str()) {
+            return Finding::Unknown(Failure::new(Reaction::Retry, "it cannot tell of this one"));
+        }
+        Finding::Found(Box::new(self.machine(node)))
+    }
+
     /// The machine that it takes for that of a Node.
     fn machine(&self, node: &Node) -> Instance {
         let (scheme, name) = (*self.scheme.lock(), &node.name);

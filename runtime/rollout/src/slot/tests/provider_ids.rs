@@ -10,6 +10,12 @@ use super::*;
 use crate::slot::ProbationSettings;
 use crate::slot::testing::{Fake, new_node, release};
 
+const MINUTE: ProbationSettings = ProbationSettings { time: Duration::from_secs(60), calls: 10, faults: 1 };
+
+async fn seconds_pass(seconds: u64) {
+    tokio::time::advance(Duration::from_secs(seconds)).await;
+}
+
 /// As the controller asks before it writes an ID.
 async fn ask(rig: &Rig, nodes: Vec<Node>) -> Vec<Finding> {
     rig.slot.find(nodes, Need::Metadata).await.unwrap()
@@ -72,9 +78,8 @@ async fn where_the_last_good_one_does_not_know_the_machine_the_node_waits_until_
 /// proved the component that had invented it.
 #[tokio::test(start_paused = true)]
 async fn what_the_last_good_one_cannot_judge_proves_nothing_for_ten_times_the_probation() {
-    let minute = ProbationSettings { time: Duration::from_secs(60), calls: 10, faults: 1 };
     for silent in [Does::Fail, Does::Throttle, Does::Elsewhere, Does::Crash] {
-        let (rig, _) = Rig::trying(Does::Misname, minute);
+        let (rig, _) = Rig::trying(Does::Misname, MINUTE);
         rig.proven.does(silent);
         for _ in 0..59 {
             ask(&rig, vec![new_node("a")]).await;
@@ -99,6 +104,131 @@ async fn what_the_last_good_one_cannot_judge_proves_nothing_for_ten_times_the_pr
     }
 }
 
+/// Ten answers about other Nodes proved the component after a minute.
+#[tokio::test(start_paused = true)]
+async fn other_good_answers_prove_nothing_while_the_last_good_one_is_silent_about_a_new_node() {
+    let ask_both = async |rig: &Rig| {
+        ask(rig, vec![new_node("a"), node("b")]).await;
+        ask(rig, vec![node("c")]).await;
+    };
+    for silent in [Does::Fail, Does::Throttle, Does::Elsewhere, Does::Crash] {
+        let (rig, _) = Rig::trying(Does::Misname, MINUTE);
+        rig.proven.does(silent);
+        for _ in 0..60 {
+            ask_both(&rig).await;
+            assert!(rig.is_on_probation(), "{silent:?}");
+            seconds_pass(10).await;
+        }
+        ask_both(&rig).await;
+        assert!(!rig.is_on_probation(), "{silent:?}: it may be what the new one repairs");
+    }
+    let (rig, _) = Rig::trying(Does::Right, MINUTE);
+    rig.proven.does(Does::Fail);
+    for _ in 0..12 {
+        ask_both(&rig).await;
+        seconds_pass(10).await;
+    }
+    assert!(rig.is_on_probation());
+    rig.proven.does(Does::Right);
+    ask_both(&rig).await;
+    assert!(!rig.is_on_probation(), "it confirms, and nobody waits any more");
+}
+
+/// It has an answer about another new Node in the same batch.
+#[tokio::test(start_paused = true)]
+async fn what_the_last_good_one_says_of_one_new_node_does_not_end_its_silence_about_another() {
+    let (rig, _) = Rig::trying(Does::Right, MINUTE);
+    *rig.proven.no_word_of.lock() = Some("a");
+    for _ in 0..60 {
+        let findings = ask(&rig, vec![new_node("a"), new_node("b")]).await;
+        assert!(matches!(findings.as_slice(), [Finding::Unknown(_), Finding::Found(_)]), "{findings:?}");
+        assert!(rig.is_on_probation());
+        seconds_pass(10).await;
+    }
+    ask(&rig, vec![new_node("a"), new_node("b")]).await;
+    assert!(!rig.is_on_probation());
+}
+
+/// It was throttled once, and the Node was deleted.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_asked_about_no_more_holds_the_probation_only_for_a_while() {
+    let (rig, _) = Rig::trying(Does::Right, MINUTE);
+    rig.proven.does(Does::Throttle);
+    ask(&rig, vec![new_node("a")]).await;
+    for _ in 0..10 {
+        ask(&rig, vec![node("b")]).await;
+    }
+    let follow = async |minutes: u64| {
+        drop(tokio::time::timeout(Duration::from_secs(60 * minutes), rig.slot.follow()).await);
+    };
+    follow(6).await;
+    assert!(rig.is_on_probation(), "it may be asked about again");
+    follow(2).await;
+    assert!(!rig.is_on_probation(), "though nobody asks anything then");
+}
+
+/// The first answers of an outage proved the component: the last good one had had no answer long before.
+#[tokio::test(start_paused = true)]
+async fn a_silence_of_before_does_not_make_the_next_one_long() {
+    for (questions, pause) in [(1, 15 * 60), (55, 2 * 60 * 60)] {
+        let (rig, _) = Rig::trying(Does::Misname, MINUTE);
+        rig.proven.does(Does::Throttle);
+        for _ in 0..questions {
+            ask(&rig, vec![new_node("a")]).await;
+            seconds_pass(10).await;
+        }
+        seconds_pass(pause).await;
+        for _ in 0..17 {
+            ask(&rig, vec![new_node("a")]).await;
+            seconds_pass(10).await;
+        }
+        assert!(rig.is_on_probation(), "{questions} answers, and {pause} s later");
+    }
+}
+
+/// Each delay is twice as long as all before, and others are answered about meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_asked_about_less_and_less_often_holds_the_probation_all_the_time() {
+    for is_apart in [false, true] {
+        let rig = Rig::new(MINUTE);
+        let new = release(Fake::of("2", Does::Misname, &rig.cloud, u32::from(is_apart)));
+        if is_apart {
+            rig.slot.put_apart(new).unwrap();
+        } else {
+            rig.slot.put(new).unwrap();
+            rig.proven.does(Does::Fail);
+        }
+        for second in 0..600 {
+            if [0, 69, 208].contains(&second) {
+                ask(&rig, vec![new_node("a")]).await;
+            }
+            if second % 5 == 0 {
+                ask(&rig, vec![node("b")]).await;
+            }
+            assert!(rig.is_on_probation(), "{second} s, apart: {is_apart}");
+            seconds_pass(1).await;
+        }
+        ask(&rig, vec![node("b")]).await;
+        // Who is at odds and apart is withdrawn.
+        let serves = if is_apart { "1" } else { "2" };
+        assert_eq!((rig.is_on_probation(), rig.serving().as_str(), rig.why("2")), (false, serves, None));
+    }
+}
+
+/// With the longest back-off, each answer counted as the first one of an outage.
+#[tokio::test(start_paused = true)]
+async fn a_lone_node_with_the_longest_back_off_ends_the_probation_too() {
+    let (rig, _) = Rig::trying(Does::Right, MINUTE);
+    rig.proven.does(Does::Fail);
+    for _ in 0..11 {
+        ask(&rig, vec![new_node("a")]).await;
+        assert!(rig.is_on_probation());
+        seconds_pass(1_000).await;
+    }
+    ask(&rig, vec![new_node("a")]).await;
+    assert!(!rig.is_on_probation());
+}
+
 /// The last good one looked with the configuration of before, and found the machine of that name in another project.
 #[tokio::test]
 async fn where_the_configurations_differ_a_new_node_gets_neither_id() {
@@ -110,6 +240,29 @@ async fn where_the_configurations_differ_a_new_node_gets_neither_id() {
     assert!(failure.message.contains("another configuration"), "{failure}");
     new.does(Does::Right);
     assert_eq!(id(&ask(&rig, vec![new_node("a")]).await[0]).0, "cloud://a", "both say the same");
+}
+
+/// It crashed, and the word of the last good one counted alone.
+#[tokio::test]
+async fn where_the_one_with_the_other_configuration_fails_a_new_node_does_not_get_the_id_of_before() {
+    for (does, is_remembered, why) in [
+        (Does::Crash, false, "it crashed"),
+        (Does::Crash, true, "it crashed"),
+        (Does::Lack, false, "it has no such interface"),
+        (Does::Fail, false, "it cannot tell"),
+    ] {
+        let rig = Rig::new(faults(9));
+        rig.slot.put_apart(release(Fake::of("2", does, &rig.cloud, 1))).unwrap();
+        if is_remembered {
+            rig.proven.does(Does::Fail);
+            rig.proven.remembers.store(true, Ordering::Relaxed);
+        }
+        let findings = ask(&rig, vec![new_node("a"), node("b")]).await;
+        let [Finding::Unknown(failure), found] = findings.as_slice() else { panic!("{does:?}: {findings:?}") };
+        let text = &failure.message;
+        assert!(text.contains("another configuration") && text.ends_with(why), "{does:?}: {text}");
+        assert_eq!(id(found), ("cloud://b", "1".to_owned()), "{does:?}: it has its ID");
+    }
 }
 
 /// Thousands of Nodes come at once, and each question costs the cloud a listing.
