@@ -15,6 +15,7 @@ mod change;
 mod claim;
 mod done;
 mod former;
+mod given;
 mod last_tag;
 mod left_out;
 mod lookup;

@@ -363,7 +363,10 @@ impl Work<'_> {
         let opened = groups::open(self, balancer, chosen, done);
         match self.bring(balancer, chosen, scope, done) {
             Ok(None) => Ok(opened),
-            Ok(Some(refused)) | Err(refused) => Err(both(refused, opened)),
+            Ok(Some(refused)) | Err(refused) => {
+                let unopened = opened.and_then(|opened| opened.map_or(Ok(()), |opened| opened.unopened));
+                Err(both(refused, unopened))
+            }
         }
     }
 

@@ -3,7 +3,8 @@
 use ccm_sdk::types::{Backend, Failure, Ingress, Reaction};
 use ccm_sdk::{Answer, Done};
 
-use super::done::{CONFIG_ERROR, IGNORED, IMMUTABLE, told};
+use super::done::{CONFIG_ERROR, IGNORED, IMMUTABLE, REFUSED, told};
+use super::given;
 use super::left_out::{LeftOut, both};
 use super::lookup;
 use super::size::{self, Written};
@@ -17,12 +18,18 @@ use crate::desired::{self, Fixed, Parts};
 use crate::service_spec::Problems;
 
 /// The host takes a Service with a new address for done.
-const ADDRESS_FIRST: &str = "the address of the Service comes first, and the size is tried again with the next change, or when all load balancers are compared";
+fn address_first(message: &str, rest: &str) -> String {
+    format!(
+        "{message}; the address of the Service comes first, and {rest} is tried again with the next change, or when all load balancers are compared"
+    )
+}
 
 /// Why something was not changed.
 enum Unchanged {
     /// The cloud refuses the change.
     Refused(Failure),
+    /// The cloud refuses droplets, and nobody knows which.
+    Stuck(Failure),
     /// The result is unknown, or the cause is temporary.
     Failed(Failure),
 }
@@ -30,6 +37,14 @@ enum Unchanged {
 impl From<Failure> for Unchanged {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)
+    }
+}
+
+impl From<Unchanged> for Failure {
+    fn from(unchanged: Unchanged) -> Self {
+        match unchanged {
+            Unchanged::Refused(failure) | Unchanged::Stuck(failure) | Unchanged::Failed(failure) => failure,
+        }
     }
 }
 
@@ -54,9 +69,13 @@ impl Work<'_> {
         let refused = match plan.map(|plan| self.change(balancer, &plan, &chosen, scope, done)) {
             Ok(Ok(ingress)) => return Ok(ingress),
             Ok(Err(Unchanged::Failed(failure))) => return Err(failure),
+            Ok(Err(Unchanged::Stuck(failure))) => return self.stuck(failure, balancer, done),
             Ok(Err(Unchanged::Refused(failure))) | Err(failure) => failure,
         };
-        let left_out = self.follow(balancer, &chosen, done)?;
+        let left_out = match self.follow(balancer, &chosen, done) {
+            Err(Unchanged::Stuck(failure)) if scope == Scope::Droplets => return self.stuck(failure, balancer, done),
+            followed => followed?,
+        };
         if scope == Scope::All {
             return Err(refused);
         }
@@ -145,7 +164,7 @@ impl Work<'_> {
         }
         let mut written = size::write(balancer, &possible, scope)?;
         if api::is_about_droplets(&written.answer) {
-            if left_out.ask(&written.answer, &possible.droplet_ids, &has) {
+            if left_out.ask(&written.answer, &possible.droplet_ids, &has) || left_out.put_back() {
                 possible.droplet_ids = left_out.rest(wanted, &has);
                 if scope.differences(balancer, &possible).is_empty() {
                     let left_out = self.waiting(&left_out, balancer, chosen, done);
@@ -157,7 +176,7 @@ impl Work<'_> {
                 written = size::rest(balancer, &possible, scope, written)?;
             }
             if !written.is_nothing() && api::is_about_droplets(&written.answer) {
-                return Err(stuck(balancer, wanted, &written.answer, done).into());
+                return Err(stuck(balancer, wanted, &written.answer, done));
             }
         }
         let left_out = self.waiting(&left_out, balancer, chosen, done);
@@ -187,7 +206,11 @@ impl Work<'_> {
         settled(self.service, balancer, self.service_spec, done)
     }
 
-    /// The same where the size waits, or Nodes do. A Service without its address gets that first, and comes again when all are compared.
+    fn ingress(&self, balancer: &Balancer) -> Vec<Ingress> {
+        desired::ingress(self.service, balancer, self.service_spec.hostname.as_deref())
+    }
+
+    /// The same where the size waits, or Nodes do. A Service that lacks an address gets that first, and comes again when all are compared.
     fn settled_unless(
         &self,
         size: Option<Failure>,
@@ -196,30 +219,35 @@ impl Work<'_> {
         done: &mut Done,
     ) -> Result<Vec<Ingress>, Failure> {
         let ingress = self.settled(balancer, done)?;
-        if !self.lacks(&ingress) {
+        if !given::is_due(self.service, &ingress) {
             return both(size, left_out).map_or(Ok(ingress), Err);
         }
         if let Some(Failure { message, .. }) = size {
-            done.warn(IMMUTABLE, format!("{message}; {ADDRESS_FIRST}"));
+            done.warn(IMMUTABLE, address_first(&message, "the size"));
         }
+        given::give(self.service, &ingress);
         Ok(ingress)
     }
 
-    /// Whether the Service has none of these addresses: none at all, or those of one that is gone.
-    fn lacks(&self, ingress: &[Ingress]) -> bool {
-        let has = |wanted: &Ingress| {
-            let mut all = self.service.ingress.iter();
-            all.any(|own| (&own.ip, &own.hostname) == (&wanted.ip, &wanted.hostname))
-        };
-        !ingress.iter().any(has)
+    /// The same where the cloud refuses droplets, and nobody knows which.
+    fn stuck(&self, failure: Failure, balancer: &Balancer, done: &mut Done) -> Result<Vec<Ingress>, Failure> {
+        let ingress = self.ingress(balancer);
+        if ingress.is_empty() || !given::is_due(self.service, &ingress) {
+            return Err(failure);
+        }
+        let message =
+            format!("load balancer {} does not have all that it should have: {}", balancer.id, failure.message);
+        done.warn(REFUSED, address_first(&message, "the rest"));
+        given::give(self.service, &ingress);
+        Ok(ingress)
     }
 
     /// Those of the wanted droplets that it goes without. The look that gives the Service its address asks for them once more, as the next
     /// look may be an hour later. It reads and tries no write: one of another VPC is left out for good.
     fn left_out<'b>(&self, balancer: &'b Balancer, wanted: &[u64]) -> LeftOut<'b> {
         let mut left_out = LeftOut::known(&lacking(&balancer.droplet_ids, wanted), Some(&balancer.vpc_uuid));
-        let ingress = desired::ingress(self.service, balancer, self.service_spec.hostname.as_deref());
-        if !ingress.is_empty() && self.lacks(&ingress) {
+        let ingress = self.ingress(balancer);
+        if !ingress.is_empty() && given::is_due(self.service, &ingress) {
             left_out.ask_again();
         }
         left_out
@@ -237,7 +265,7 @@ impl Work<'_> {
     }
 
     /// Changes nothing but the droplets: the rest stays as the cloud has it. Returns why Nodes wait.
-    fn follow(&self, balancer: &Balancer, chosen: &Chosen<'_>, done: &mut Done) -> Result<Option<Failure>, Failure> {
+    fn follow(&self, balancer: &Balancer, chosen: &Chosen<'_>, done: &mut Done) -> Result<Option<Failure>, Unchanged> {
         let (has, wanted) = (&balancer.droplet_ids, &chosen.ids);
         if balancer.status != "active" {
             return Ok(None);
@@ -247,7 +275,7 @@ impl Work<'_> {
         if !new.is_empty() {
             let mut answer = add(balancer, &new)?;
             if api::is_about_droplets(&answer) {
-                if !left_out.ask(&answer, &new, &[]) {
+                if !left_out.ask(&answer, &new, &[]) && !left_out.put_back() {
                     return Err(stuck(balancer, wanted, &answer, done));
                 }
                 new = lacking(has, &left_out.rest(wanted, has));
@@ -274,7 +302,10 @@ impl Work<'_> {
 
 /// Of some droplets, those that are not among others.
 fn lacking(others: &[u64], of: &[u64]) -> Vec<u64> {
-    of.iter().copied().filter(|id| !others.contains(id)).collect()
+    // Sorted: there may be thousands of each.
+    let mut others = others.to_vec();
+    others.sort_unstable();
+    of.iter().copied().filter(|id| others.binary_search(id).is_err()).collect()
 }
 
 fn add(balancer: &Balancer, new: &[u64]) -> Result<Answer, Failure> {
@@ -283,8 +314,11 @@ fn add(balancer: &Balancer, new: &[u64]) -> Result<Answer, Failure> {
 }
 
 /// Nobody knows which droplets the cloud refuses. Those of Nodes that went are taken away all the same.
-fn stuck(balancer: &Balancer, wanted: &[u64], answer: &Answer, done: &mut Done) -> Failure {
-    take_away(balancer, wanted, done).err().unwrap_or_else(|| answer.failure(Reaction::Retry))
+fn stuck(balancer: &Balancer, wanted: &[u64], answer: &Answer, done: &mut Done) -> Unchanged {
+    match take_away(balancer, wanted, done) {
+        Ok(()) => Unchanged::Stuck(answer.failure(Reaction::Retry)),
+        Err(failure) => Unchanged::Failed(failure),
+    }
 }
 
 /// Takes away what is not wanted, unless none would be left.

@@ -42,6 +42,8 @@ pub(super) struct LeftOut<'a> {
     /// That of the load balancer, where it is known.
     vpc: Option<&'a str>,
     droplets: BTreeMap<u64, Refused>,
+    /// Those that were refused, and are there now.
+    appeared: BTreeMap<u64, Refused>,
 }
 
 #[derive(Debug)]
@@ -77,10 +79,19 @@ impl<'a> LeftOut<'a> {
         let ids: Vec<u64> = known.keys().rev().take(MOST_SINGLE).copied().collect();
         let there = self.ask_for(&ids);
         for (id, refused) in known {
-            if !there.contains(&id) && !self.droplets.contains_key(&id) {
-                self.droplets.insert(id, refused);
+            if there.contains(&id) {
+                self.appeared.insert(id, refused);
+            } else {
+                self.droplets.entry(id).or_insert(refused);
             }
         }
+    }
+
+    /// Leaves those out again that have appeared: load balancers may hear of a droplet later. Returns whether there are any.
+    pub(super) fn put_back(&mut self) -> bool {
+        let is_any = !self.appeared.is_empty();
+        self.droplets.append(&mut self.appeared);
+        is_any
     }
 
     /// Whether a droplet of that VPC is refused; none: it is gone.

@@ -81,11 +81,11 @@ pub(crate) fn nodes() -> Vec<Backend> {
     vec![backend(100, &["e4", "e6"]), backend(101, &["e4", "e6"])]
 }
 
-/// Has an address and an ID.
+/// Has its addresses and an ID.
 pub(crate) fn settled_service(annotations: &[(&str, &str)]) -> Service {
     let mut service = service(annotations);
     service.annotations.push((names::ID.to_owned(), "lb-1".to_owned()));
-    service.ingress = vec![Ingress::ip("203.0.113.7")];
+    service.ingress = both();
     service
 }
 

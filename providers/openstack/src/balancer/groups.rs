@@ -45,12 +45,12 @@ pub(super) struct Opened {
     /// The other ports of the Nodes.
     others: Vec<Port>,
     /// What is not open that should be, of a Service that is refused.
-    unopened: Result<(), Failure>,
+    pub(super) unopened: Result<(), Failure>,
 }
 
 /// Before members change: traffic comes to new ones at once. Makes the group and the rules that are missing, and gives it to the ports of
-/// the Nodes. Nothing where groups are not managed. While Octavia is at work members do not change, and nothing but the rules of OVN counts;
-/// as long as the Service is not served as it is, those open no node port that its members do not come to.
+/// the Nodes. Nothing where groups are not managed. While Octavia is at work members do not change, and nothing but the rules of OVN counts.
+/// Of a Service that is refused, they open only node ports that its members come to.
 pub(super) fn open(
     work: &Work<'_>,
     balancer: &Balancer,
@@ -142,15 +142,20 @@ pub(super) fn close(work: &Work<'_>, opened: Option<Opened>, done: &mut Done) ->
     let Some(Opened { group, doubles, old, members, others, unopened }) = opened else {
         return if work.config.balancers.manages_security_groups { Ok(()) } else { leave(work.service, done) };
     };
-    delete_rules(&old, &group.name, done)?;
-    let is_there = |port: &Port| members.iter().any(|member| member.id == port.id);
-    let mut left = ports::with_group(&group.id)?;
-    left.extend(others.into_iter().filter(|port| has(port, &group.id)));
-    left.retain(|port| !is_there(port));
-    left.sort_by(|one, other| one.id.cmp(&other.id));
-    left.dedup_by(|one, other| one.id == other.id);
-    change(Direction::Take, left, &group.id, done)?;
-    doubles.iter().try_for_each(|double| remove(double, done)).and(unopened)
+    let closed = delete_rules(&old, &group.name, done).and_then(|()| {
+        let is_there = |port: &Port| members.iter().any(|member| member.id == port.id);
+        let mut left = ports::with_group(&group.id)?;
+        left.extend(others.into_iter().filter(|port| has(port, &group.id)));
+        left.retain(|port| !is_there(port));
+        left.sort_by(|one, other| one.id.cmp(&other.id));
+        left.dedup_by(|one, other| one.id == other.id);
+        change(Direction::Take, left, &group.id, done)?;
+        doubles.iter().try_for_each(|double| remove(double, done))
+    });
+    match closed {
+        Ok(()) => unopened,
+        Err(failure) => Err(both(failure, unopened)),
+    }
 }
 
 fn delete_rules(old: &[String], group: &str, done: &mut Done) -> Result<(), Failure> {

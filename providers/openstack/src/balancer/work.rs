@@ -1,5 +1,7 @@
 //! What every call about a load balancer needs.
 
+use std::collections::BTreeSet;
+
 use ccm_sdk::types::{Backend, Failure, Ingress, IpFamily, IpMode, Problem, Service};
 
 use crate::annotations as names;
@@ -86,6 +88,8 @@ impl<'a> Work<'a> {
             Failure::retry(format!("annotation {} or node-selector: {wrong}", names::NODE_SELECTOR))
                 .annotation(names::NODE_SELECTOR)
         })?;
+        // There may be thousands of each.
+        let names: BTreeSet<String> = names.into_iter().collect();
         Ok(backends.iter().filter(|backend| names.contains(&backend.name)).collect())
     }
 

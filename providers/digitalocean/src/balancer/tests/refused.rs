@@ -1,6 +1,7 @@
 //! Droplets that the cloud refuses: the others do not wait for them.
 
 mod appeared;
+mod given;
 
 use super::*;
 

@@ -267,6 +267,30 @@ fn with_ovn_and_ranges_that_cannot_be_read_the_members_follow_and_the_closed_nod
     }
 }
 
+/// Whoever looks for why nobody comes in hears it, whatever else is wrong. It was once lost with what keeps members from following, and
+/// with what cannot be closed.
+#[test]
+fn that_a_node_port_stays_closed_is_told_also_where_members_cannot_follow_and_where_closing_fails() {
+    let words = "lets nobody in at node port 31000 until the source ranges can be read";
+    let service = moved(&[(names::SOURCE_RANGES, "everybody")]);
+    let first = rule("r-1", 30_000, "192.0.2.0/24");
+    for (what, at, line, reply, told, reaction_then) in [
+        ("Octavia is down", 30_000, MEMBERS, Reply::status(503), "503", Reaction::Retry),
+        ("Octavia refuses members", 30_000, MEMBERS, Reply::status(400), "400", Reaction::Retry),
+        ("members are sent", 30_000, MEMBERS, accepted(), "lb-1", Reaction::Pending),
+        ("the rule stays", 31_000, GONE, Reply::status(503), "503", Reaction::Retry),
+    ] {
+        for call in CALLS {
+            let cloud = cloud(&balancer(), &of_ovn(), at, std::slice::from_ref(&first)).on(line, reply.clone());
+            let done = call(&ovn(), &host(), &service, &nodes());
+            assert!(message(&done).contains(words), "{what}: {}", message(&done));
+            assert!(message(&done).contains(told), "{what}: {}", message(&done));
+            assert_eq!(reaction(&done), reaction_then, "{what}: it is tried again");
+            assert_eq!(written(&cloud), [line], "{what}");
+        }
+    }
+}
+
 /// Whom the Service keeps out goes all the same.
 #[test]
 fn with_ovn_source_ranges_are_narrowed_although_it_is_not_known_what_else_to_open() {

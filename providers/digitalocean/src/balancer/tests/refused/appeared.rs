@@ -113,3 +113,49 @@ fn of_many_that_were_refused_the_newest_twenty_are_asked_for_when_a_new_one_gets
     assert_eq!(routes(&cloud)[before..], [vec![GET.to_owned()], asked, vec![PUT.to_owned()]].concat());
     assert_eq!(body(&cloud, before + 21)["droplet_ids"], json!([100, 130]));
 }
+
+/// The droplet is there, and load balancers have not heard of it yet. Once the Service had no address for as long as that was so.
+#[test]
+fn a_droplet_that_is_there_and_still_refused_keeps_no_service_from_its_address() {
+    let waiting = Service { ingress: vec![], ..settled_service(&[]) };
+    let sure = "api GET /v2/droplets/100";
+    let untold = |droplets: Value| {
+        changed("lb-1", json!({ "droplet_ids": droplets, "vpc_uuid": "v-1", "size": null, "size_unit": null }))
+    };
+    let lacks = updated(&json!([100]));
+    // Nothing else differs, the ports do, and droplets that follow alone.
+    for (has, add, more) in
+        [(lacks.clone(), PUT, vec![]), (outdated(&json!([100])), PUT, vec![PUT]), (untold(json!([100])), MORE, vec![])]
+    {
+        for (no, then, why) in
+            [(no_such(), not_found(), "do not exist"), (other_vpc(), droplet(101, "v-2"), "not in its VPC v-1")]
+        {
+            // It is noted as refused.
+            let cloud = FakeCloud::new().on(GET, one(&lacks)).on(PUT, no.clone()).on(DROPLET, then);
+            assert_eq!(failure(&ensure(&config(), &settled_service(&[]), &nodes())).0, Reaction::Pending);
+            let before = routes(&cloud).len();
+            let cloud = cloud
+                .on(GET, one(&has))
+                .always(DROPLET, droplet(101, "v-1"))
+                .always(sure, droplet(100, "v-1"))
+                .on(add, no);
+            let cloud = more.iter().fold(cloud, |cloud, line| cloud.on(line, one(&lacks)));
+            let done = ensure(&config(), &waiting, &nodes());
+            assert_eq!(addresses(&done), both(), "{add} {why}");
+            assert!(told(&done).contains("n101") && told(&done).contains(why), "{done:?}");
+            let mut lines = routes(&cloud)[before..].to_vec();
+            lines.retain(|line| line != sure);
+            assert_eq!(lines, [vec![GET, DROPLET, add, DROPLET], more.clone()].concat(), "{add} {why}");
+            if !more.is_empty() {
+                let last = body(&cloud, cloud.requests().len() - 1);
+                assert_eq!(last["droplet_ids"], json!([100]), "the rest does not wait for it");
+            }
+            // Whoever has its address waits, and asks for nothing.
+            let before = routes(&cloud).len();
+            let cloud = cloud.on(GET, one(&lacks));
+            let done = ensure(&config(), &settled_service(&[]), &nodes());
+            assert_eq!(failure(&done), (Reaction::Pending, Some(300_000)));
+            assert_eq!(routes(&cloud)[before..], [GET]);
+        }
+    }
+}
