@@ -24,6 +24,12 @@ fn address_first(message: &str, rest: &str) -> String {
     )
 }
 
+/// What a person has to mend comes first. When it is tried again, the other one says.
+fn in_front(refused: Failure, other: Failure) -> Failure {
+    let message = format!("{}; {}", refused.message, other.message);
+    Failure { message, field: refused.field.or(other.field), ..other }
+}
+
 /// Why something was not changed.
 enum Unchanged {
     /// The cloud refuses the change.
@@ -73,7 +79,8 @@ impl Work<'_> {
             Ok(Err(Unchanged::Refused(failure))) | Err(failure) => failure,
         };
         let left_out = match self.follow(balancer, &chosen, done) {
-            Err(Unchanged::Stuck(failure)) if scope == Scope::Droplets => return self.stuck(failure, balancer, done),
+            Err(unchanged) if scope == Scope::All => return Err(in_front(refused, unchanged.into())),
+            Err(Unchanged::Stuck(failure)) => return self.stuck(failure, balancer, done),
             followed => followed?,
         };
         if scope == Scope::All {
@@ -164,19 +171,21 @@ impl Work<'_> {
         }
         let mut written = size::write(balancer, &possible, scope)?;
         if api::is_about_droplets(&written.answer) {
-            if left_out.ask(&written.answer, &possible.droplet_ids, &has) || left_out.put_back() {
+            let mut are_fewer = left_out.ask(&written.answer, &possible.droplet_ids, &has) || left_out.put_back();
+            while are_fewer {
                 possible.droplet_ids = left_out.rest(wanted, &has);
                 if scope.differences(balancer, &possible).is_empty() {
                     let left_out = self.waiting(&left_out, balancer, chosen, done);
                     return Ok(self.settled_unless(size(waits), left_out, balancer, done)?);
                 }
                 written = size::write(balancer, &possible, scope)?;
+                are_fewer = api::is_about_droplets(&written.answer) && left_out.put_back();
             }
             if api::is_about_droplets(&written.answer) {
                 written = size::rest(balancer, &possible, scope, written)?;
             }
             if !written.is_nothing() && api::is_about_droplets(&written.answer) {
-                return Err(stuck(balancer, wanted, &written.answer, done));
+                return Err(self.rest_first(balancer, &possible, scope, wanted, &written.answer, done));
             }
         }
         let left_out = self.waiting(&left_out, balancer, chosen, done);
@@ -186,6 +195,19 @@ impl Work<'_> {
         if is_nothing {
             return Ok(self.settled_unless(size(waits), left_out, balancer, done)?);
         }
+        let changed = self.replaced(balancer, plan, answer, &parts, done)?;
+        Ok(self.settled_unless(size(waits), left_out, &changed, done)?)
+    }
+
+    /// What has become of it.
+    fn replaced(
+        &self,
+        balancer: &mut Balancer,
+        plan: &Spec,
+        answer: Answer,
+        parts: &[String],
+        done: &mut Done,
+    ) -> Result<Box<Balancer>, Unchanged> {
         let changed = match balancers::replaced(&balancer.id, answer)? {
             Replaced::Done(changed) => changed,
             Replaced::Refused(failure) => return Err(Unchanged::Refused(failure)),
@@ -199,7 +221,42 @@ impl Work<'_> {
         done.outcome.changes.push(format!("changed {}: {}", balancer.id, parts.join(", ")));
         // The droplets do not wait for a tag.
         self.mark(balancer, done);
-        Ok(self.settled_unless(size(waits), left_out, &changed, done)?)
+        Ok(changed)
+    }
+
+    /// Nobody knows which droplets the cloud refuses: what else differs is written with those that it has, and waits for no other.
+    fn rest_first(
+        &self,
+        balancer: &mut Balancer,
+        possible: &Spec,
+        scope: Scope,
+        wanted: &[u64],
+        no: &Answer,
+        done: &mut Done,
+    ) -> Unchanged {
+        let (has, ids) = (&balancer.droplet_ids, &possible.droplet_ids);
+        let new = lacking(has, ids);
+        let mut rest = Spec { droplet_ids: has.clone(), ..possible.clone() };
+        if !new.is_empty() && !scope.differences(balancer, &rest).is_empty() {
+            // Not those of Nodes that went: they may be the ones that are refused.
+            rest.droplet_ids = Some(lacking(&new, ids)).filter(|kept| !kept.is_empty()).unwrap_or(rest.droplet_ids);
+            let mut written = size::write(balancer, &rest, scope);
+            if let Ok(no) = &written
+                && api::is_about_droplets(&no.answer)
+            {
+                written = written.and_then(|no| size::rest(balancer, &rest, scope, no));
+            }
+            if let Ok(Written { answer, parts, .. }) = written
+                && !parts.is_empty()
+            {
+                match self.replaced(balancer, &rest, answer, &parts, done) {
+                    Ok(changed) => *balancer = *changed,
+                    Err(Unchanged::Refused(failure)) => return Unchanged::Refused(failure),
+                    Err(_) => {}
+                }
+            }
+        }
+        stuck(balancer, wanted, no, done)
     }
 
     fn settled(&self, balancer: &Balancer, done: &mut Done) -> Result<Vec<Ingress>, Failure> {
@@ -274,19 +331,20 @@ impl Work<'_> {
         let mut new = lacking(has, &left_out.rest(wanted, has));
         if !new.is_empty() {
             let mut answer = add(balancer, &new)?;
-            if api::is_about_droplets(&answer) {
-                if !left_out.ask(&answer, &new, &[]) && !left_out.put_back() {
-                    return Err(stuck(balancer, wanted, &answer, done));
-                }
+            let is_no = api::is_about_droplets(&answer);
+            let mut are_fewer = is_no && (left_out.ask(&answer, &new, &[]) || left_out.put_back());
+            while are_fewer {
                 new = lacking(has, &left_out.rest(wanted, has));
-                if !new.is_empty() {
-                    answer = add(balancer, &new)?;
+                if new.is_empty() {
+                    break;
                 }
-            }
-            if api::is_about_droplets(&answer) && !new.is_empty() {
-                return Err(stuck(balancer, wanted, &answer, done));
+                answer = add(balancer, &new)?;
+                are_fewer = api::is_about_droplets(&answer) && left_out.put_back();
             }
             if !new.is_empty() {
+                if api::is_about_droplets(&answer) {
+                    return Err(stuck(balancer, wanted, &answer, done));
+                }
                 answer.done()?;
                 changed_droplets(balancer, done);
             }

@@ -87,11 +87,14 @@ impl<'a> LeftOut<'a> {
         }
     }
 
-    /// Leaves those out again that have appeared: load balancers may hear of a droplet later. Returns whether there are any.
+    /// Leaves those out again that have appeared: load balancers may hear of a droplet later. Returns whether there are any that
+    /// are not left out already.
     pub(super) fn put_back(&mut self) -> bool {
-        let is_any = !self.appeared.is_empty();
-        self.droplets.append(&mut self.appeared);
-        is_any
+        let before = self.droplets.len();
+        for (id, refused) in std::mem::take(&mut self.appeared) {
+            self.droplets.entry(id).or_insert(refused);
+        }
+        self.droplets.len() > before
     }
 
     /// Whether a droplet of that VPC is refused; none: it is gone.

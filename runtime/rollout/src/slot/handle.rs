@@ -102,14 +102,17 @@ impl<C: Component> Instances for Slot<C> {
                 Ok(known) => {
                     // It may know that from before, and the cloud be away.
                     witness.forget();
-                    let known = match witness.find(nodes.clone(), need).await {
+                    let mut known = match witness.find(nodes.clone(), need).await {
                         Ok(findings) if findings.iter().any(is_settled) => {
                             probation.differs(FIND, &error.to_string());
                             findings
                         }
                         _ => known,
                     };
-                    Ok(if probation.is_apart { without_ids(known, &nodes, &error) } else { known })
+                    if probation.is_apart {
+                        probation.wait_for_ids(&without_ids(&mut known, &nodes, &error));
+                    }
+                    Ok(known)
                 }
                 Err(_) => Err(error),
             },
@@ -137,12 +140,21 @@ const fn gives_id(finding: &Finding, node: &Node) -> bool {
     matches!(finding, Finding::Found(_)) && node.provider_id.is_none()
 }
 
-/// What the witness finds where the new one fails, and the two are apart: no Node gets its provider ID from that.
-fn without_ids(mut findings: Vec<Finding>, nodes: &[Node], why: &impl Display) -> Vec<Finding> {
-    for (finding, _) in findings.iter_mut().zip(nodes).filter(|(finding, node)| gives_id(finding, node)) {
+/// What the witness finds where the new one fails, and the two are apart: no Node gets its provider ID from that. Returns the names of those
+/// that wait for it.
+fn without_ids<'a>(findings: &mut [Finding], nodes: &'a [Node], why: &impl Display) -> Vec<&'a str> {
+    let mut waiting = Vec::new();
+    for (finding, node) in findings.iter_mut().zip(nodes).filter(|(finding, node)| gives_id(finding, node)) {
         *finding = Finding::Unknown(at_odds(Some(why)));
+        waiting.push(node.name.as_str());
     }
-    findings
+    waiting
+}
+
+/// The names of the Nodes that need no provider ID, or get the answer to that from these findings.
+fn answered<'a>(findings: &'a [Finding], nodes: &'a [Node]) -> impl Iterator<Item = &'a str> {
+    let known = findings.iter().zip(nodes).filter(|(finding, node)| node.provider_id.is_some() || is_settled(finding));
+    known.map(|(_, node)| node.name.as_str())
 }
 
 /// Why a Node waits for its provider ID while the two are apart. `why`: what the new one failed with.
@@ -195,6 +207,7 @@ async fn confirmed<C: Component>(
     let places = findings.iter().zip(&nodes).enumerate().filter(|(_, one)| is_asked(*one));
     let doubtful: Vec<usize> = places.map(|(at, _)| at).collect();
     if doubtful.is_empty() {
+        probation.wait_no_more(answered(&findings, &nodes));
         if findings.iter().any(is_settled) {
             probation.answers_well();
         }
@@ -207,11 +220,12 @@ async fn confirmed<C: Component>(
     };
     let is_at_odds = |(at, known): (&usize, &Finding)| findings.get(*at).is_some_and(|new| contradicts(new, known));
     let known = probation.witnessed(ask, |known| doubtful.iter().zip(known).any(is_at_odds)).await;
-    let is_answered = known.iter().any(is_settled);
-    let (mut differs, mut denied, mut waits) = (None, false, false);
+    let (mut differs, mut denied) = (None, false);
+    // Nodes that wait for their IDs, and those that the witness has an answer about.
+    let (mut waiting, mut heard) = (Vec::new(), Vec::new());
     for (at, known) in doubtful.into_iter().zip(known) {
         let (Some(finding), Some(node)) = (findings.get_mut(at), nodes.get(at)) else { continue };
-        let name = &node.name;
+        let name = node.name.as_str();
         if contradicts(finding, &known) {
             differs = Some(match (&*finding, &known) {
                 (Finding::Found(new), Finding::Found(known)) => format!(
@@ -223,13 +237,16 @@ async fn confirmed<C: Component>(
             });
             // The witness may look with a configuration of before, and the ID would stay.
             *finding = if probation.is_apart && node.provider_id.is_none() {
-                waits = true;
+                waiting.push(name);
                 let why = if let Finding::Unknown(failure) = &*finding { Some(failure) } else { None };
                 Finding::Unknown(at_odds(why))
             } else {
                 known
             };
             continue;
+        }
+        if is_settled(&known) {
+            heard.push(name);
         }
         let instead = match (&*finding, known) {
             (Finding::Absent, Finding::Unknown(failure)) => {
@@ -240,7 +257,11 @@ async fn confirmed<C: Component>(
             }
             (Finding::Found(new), known) => {
                 // What the witness does not find may be what the new one repairs: it does not have to be confirmed to prove itself.
-                *(if is_settled(&known) { &mut denied } else { &mut waits }) = true;
+                if is_settled(&known) {
+                    denied = true;
+                } else {
+                    waiting.push(name);
+                }
                 unconfirmed(new, known)
             }
             _ => None,
@@ -249,10 +270,8 @@ async fn confirmed<C: Component>(
             *finding = Finding::Unknown(failure);
         }
     }
-    let has_waited = waits && probation.waits_for_id();
-    if is_answered && !waits {
-        probation.witness_answers();
-    }
+    let has_waited = probation.wait_for_ids(&waiting);
+    probation.wait_no_more(answered(&findings, &nodes).chain(heard));
     if let Some(what) = differs {
         probation.differs(FIND, &what);
     } else if denied || has_waited || findings.iter().any(is_settled) {

@@ -6,6 +6,7 @@
 //! does not confirm it, the component does not pass for ten times that time. Another name for a load balancer is enough by itself. A
 //! probation ends at no certain time, unless its two components are apart: their configurations differ.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,25 +72,26 @@ struct Counts {
     /// Answers that were worse than those of the witness.
     differences: u32,
     last_difference: String,
-    /// Whether a Node waits for its provider ID.
-    waiting: Option<Waiting>,
+    /// The Nodes that wait for their provider IDs, by name.
+    waiting: BTreeMap<String, Waiting>,
     /// What it has done to the cloud, or would have: once is enough.
     harm: Option<String>,
 }
 
-/// For how long Nodes have waited for provider IDs that the witness does not confirm.
-#[derive(Clone, Copy)]
+/// For how long a Node has waited for a provider ID that the witness does not confirm.
 struct Waiting {
-    /// When one was asked about last.
+    /// When it was asked about last.
     seen: Instant,
     /// How long that had lasted by then.
     before: Duration,
 }
 
 impl Waiting {
-    /// How long it has lasted by now; nobody knows of more than a `pause` without a question.
-    fn lasted(&self, pause: Duration) -> Duration {
-        self.before.saturating_add(self.seen.elapsed().min(pause))
+    /// How long it has lasted by now. A while without a question counts for at most as long as the Node had waited before, or `time`, and never
+    /// for more than [`PAUSE`] × `time`: one question long ago says little.
+    fn lasted(&self, time: Duration) -> Duration {
+        let most = self.before.max(time).min(time.saturating_mul(PAUSE));
+        self.before.saturating_add(self.seen.elapsed().min(most))
     }
 }
 
@@ -154,21 +156,29 @@ impl<C: Component> Probation<C> {
         counts.since.get_or_insert_with(Instant::now);
     }
 
-    /// A Node waits for its provider ID: the witness has no answer about its machine, or the two are apart and do not say the same. A pause or
-    /// an outage of the cloud passes, and proves nothing: other answers do not prove the new one meanwhile. Returns whether this had lasted for
-    /// [`PATIENCE`] × `time`: then the witness may be what the new one repairs, and this is a good answer.
-    pub(super) fn waits_for_id(&self) -> bool {
+    /// These Nodes wait for their provider IDs: the witness has no answer about their machines, or the two are apart and do not say the same. A
+    /// pause or an outage of the cloud passes, and proves nothing: other answers do not prove the new one meanwhile. Returns whether one of them
+    /// had waited for [`PATIENCE`] × `time`: then the witness may be what the new one repairs, and this is a good answer.
+    pub(super) fn wait_for_ids(&self, names: &[&str]) -> bool {
         let (pause, patience) = self.patience();
         let mut counts = self.counts.lock();
-        let goes_on = counts.waiting.filter(|waiting| waiting.seen.elapsed() <= pause.max(LONGEST_RETRY));
-        let before = goes_on.map(|waiting| waiting.lasted(pause)).unwrap_or_default();
-        counts.waiting = Some(Waiting { seen: Instant::now(), before });
-        before >= patience
+        counts.waiting.retain(|_, waiting| waiting.seen.elapsed() <= pause.max(LONGEST_RETRY));
+        let mut has_waited = false;
+        for &name in names {
+            let waiting = counts.waiting.get(name);
+            let before = waiting.map(|waiting| waiting.lasted(self.settings.time)).unwrap_or_default();
+            counts.waiting.insert(name.to_owned(), Waiting { seen: Instant::now(), before });
+            has_waited |= before >= patience;
+        }
+        has_waited
     }
 
-    /// The witness has an answer about machines, and no Node waits.
-    pub(super) fn witness_answers(&self) {
-        self.counts.lock().waiting = None;
+    /// These Nodes do not wait: they have their provider IDs, or the witness has an answer about their machines.
+    pub(super) fn wait_no_more<'a>(&self, names: impl Iterator<Item = &'a str>) {
+        let mut counts = self.counts.lock();
+        for name in names {
+            counts.waiting.remove(name);
+        }
     }
 
     /// [`PAUSE`] and [`PATIENCE`], as times.
@@ -217,7 +227,10 @@ impl<C: Component> Probation<C> {
         let is_over = counts.since.is_some_and(|since| since.elapsed() >= self.settings.time);
         // Where nothing has to be proven, no answer is waited for.
         let is_enough = counts.good >= self.settings.calls && (is_over || self.settings.time.is_zero());
-        let is_held = |waiting: Waiting| waiting.seen.elapsed() < pause && waiting.lasted(pause) < patience;
-        (is_enough && !counts.waiting.is_some_and(is_held)).then_some(ProbationVerdict::Passed)
+        // One that has waited for so long shows what the witness is worth. Else Nodes that join again and again would hold it for ever.
+        let has_waited = |waiting: &Waiting| waiting.lasted(self.settings.time) >= patience;
+        let holds = |waiting: &Waiting| waiting.seen.elapsed() < pause;
+        let is_held = counts.waiting.values().any(holds) && !counts.waiting.values().any(has_waited);
+        (is_enough && !is_held).then_some(ProbationVerdict::Passed)
     }
 }

@@ -17,6 +17,7 @@ use ccm_egress::SourceState;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
+pub(crate) use self::machines::GONE;
 use super::{News, ProbationSettings, Refusals, Slot};
 use crate::component::{Component, Crashes};
 use crate::release::{Release, Version};

@@ -129,6 +129,7 @@ fn where_nobody_is_to_blame_it_is_tried_again_and_nodes_that_went_are_taken_away
         let cloud = FakeCloud::new()
             .on(GET, one(&outdated(&json!([100, 9]))))
             .on(PUT, no_such())
+            .on(PUT, no_such())
             .always(DROPLET, reply)
             .on("api GET /v2/droplets/100", droplet(100, "v-1"))
             .on(LESS, Reply::status(204));
@@ -144,6 +145,7 @@ fn where_nobody_is_to_blame_it_is_tried_again_and_nodes_that_went_are_taken_away
     // One that would be without any keeps them.
     let cloud = FakeCloud::new()
         .on(GET, one(&outdated(&json!([9]))))
+        .on(PUT, no_such())
         .on(PUT, no_such())
         .always(DROPLET, droplet(101, "v-1"))
         .on("api GET /v2/droplets/100", droplet(100, "v-1"));

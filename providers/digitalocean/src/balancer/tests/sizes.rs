@@ -105,13 +105,13 @@ fn a_size_that_is_refused_for_another_reason_keeps_nothing_else_waiting_either()
     let cloud = FakeCloud::new().on(GET, one(&balancer("lb-1"))).on(PUT, no(422, limit));
     assert_eq!((failure(&ensure(&config(), &large(), &nodes())).0, routes(&cloud).len()), (Reaction::Quota, 2));
     let droplet = "droplet 101 does not exist";
-    let cloud = FakeCloud::new().on(GET, one(&has)).on(PUT, no(422, droplet)).on(PUT, no(422, droplet));
+    let cloud = (0..3).fold(FakeCloud::new().on(GET, one(&has)), |cloud, _| cloud.on(PUT, no(422, droplet)));
     let done = ensure(&config(), &large(), &nodes());
-    // And which droplet it is about cannot be asked.
-    assert_eq!((failure(&done).0, puts(&cloud).len()), (Reaction::Retry, 2));
+    // And which droplet it is about cannot be asked: the size is tried with those that it has.
+    assert_eq!((failure(&done).0, puts(&cloud)), (Reaction::Retry, vec![json!(6), json!(1), json!(6)]));
     let cloud = cloud.on(GET, one(&balancer("lb-1"))).on(PUT, one(&balancer("lb-1")));
     assert_eq!(addresses(&ensure(&config(), &large(), &nodes())), both());
-    assert_eq!(puts(&cloud)[2..], [json!(6)]);
+    assert_eq!(puts(&cloud)[3..], [json!(6)]);
     // One that is busy takes nothing at all.
     let busy = "Load Balancer can't be updated while it processes previous actions";
     let cloud = FakeCloud::new().on(GET, one(&has)).on(PUT, no(403, busy));

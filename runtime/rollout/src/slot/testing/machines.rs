@@ -7,6 +7,9 @@ use ccm_cloud::{Failure, FindError, Finding, Instance, InstanceState, Instances,
 
 use super::{Does, Fake};
 
+/// A Node whose machine is gone.
+pub(crate) const GONE: &str = "gone";
+
 impl Instances for Fake {
     async fn find(&self, nodes: Vec<Node>, _need: Need) -> Result<Vec<Finding>, FindError> {
         let right = || nodes.iter().map(|node| self.finding(node)).collect();
@@ -25,6 +28,9 @@ impl Fake {
     fn finding(&self, node: &Node) -> Finding {
         if *self.no_word_of.lock() == Some(node.name.as_str()) {
             return Finding::Unknown(Failure::new(Reaction::Retry, "it cannot tell of this one"));
+        }
+        if node.name == GONE {
+            return Finding::Absent;
         }
         Finding::Found(Box::new(self.machine(node)))
     }

@@ -8,7 +8,7 @@ use ccm_cloud::{Node, Reaction};
 
 use super::*;
 use crate::slot::ProbationSettings;
-use crate::slot::testing::{Fake, new_node, release};
+use crate::slot::testing::{Fake, GONE, new_node, release};
 
 const MINUTE: ProbationSettings = ProbationSettings { time: Duration::from_secs(60), calls: 10, faults: 1 };
 
@@ -149,6 +149,65 @@ async fn what_the_last_good_one_says_of_one_new_node_does_not_end_its_silence_ab
     assert!(!rig.is_on_probation());
 }
 
+/// Two new Nodes sufficed, each of which was asked about in a call of its own.
+#[tokio::test(start_paused = true)]
+async fn what_is_said_of_one_new_node_in_another_call_does_not_end_the_silence_about_the_first() {
+    let ask_each = async |rig: &Rig| {
+        let findings = ask(rig, vec![new_node("a")]).await;
+        assert!(matches!(findings.as_slice(), [Finding::Unknown(_)]), "{findings:?}");
+        assert_eq!(id(&ask(rig, vec![new_node("b")]).await[0]).0, "cloud://b", "both say the same");
+    };
+    let (rig, _) = Rig::trying(Does::Right, MINUTE);
+    *rig.proven.no_word_of.lock() = Some("a");
+    for _ in 0..60 {
+        ask_each(&rig).await;
+        assert!(rig.is_on_probation());
+        seconds_pass(10).await;
+    }
+    ask_each(&rig).await;
+    assert!(!rig.is_on_probation());
+}
+
+/// The last good one is silent about all of them: the new one is its repair, and an autoscaler makes Nodes all the time.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_join_again_and_again_do_not_hold_the_probation_for_longer_than_one() {
+    let (rig, _) = Rig::trying(Does::Right, MINUTE);
+    rig.proven.does(Does::Fail);
+    for second in (0..600).step_by(10) {
+        ask(&rig, vec![new_node("a")]).await;
+        ask(&rig, vec![new_node(&format!("n{}", second / 60))]).await;
+        assert!(rig.is_on_probation(), "{second} s");
+        seconds_pass(10).await;
+    }
+    for number in 0..15 {
+        ask(&rig, vec![new_node("a")]).await;
+        ask(&rig, vec![new_node(&format!("m{number}"))]).await;
+        seconds_pass(10).await;
+    }
+    assert!(!rig.is_on_probation());
+}
+
+/// The new one finds its machine, and cannot tell a moment later.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_the_new_one_is_silent_about_for_a_moment_still_waits_until_it_has_its_id() {
+    let (rig, new) = Rig::trying(Does::Right, MINUTE);
+    *rig.proven.no_word_of.lock() = Some("a");
+    ask(&rig, vec![new_node("a")]).await;
+    for _ in 0..12 {
+        ask(&rig, vec![node("b")]).await;
+        seconds_pass(10).await;
+    }
+    for silent in [Does::Fail, Does::Throttle] {
+        new.does(silent);
+        ask(&rig, vec![new_node("a")]).await;
+        new.does(Does::Right);
+        ask(&rig, vec![node("b")]).await;
+        assert!(rig.is_on_probation(), "{silent:?}");
+    }
+    ask(&rig, vec![node("a")]).await;
+    assert!(!rig.is_on_probation(), "somebody has written it");
+}
+
 /// It was throttled once, and the Node was deleted.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_asked_about_no_more_holds_the_probation_only_for_a_while() {
@@ -178,7 +237,7 @@ async fn a_silence_of_before_does_not_make_the_next_one_long() {
             seconds_pass(10).await;
         }
         seconds_pass(pause).await;
-        for _ in 0..17 {
+        for _ in 0..40 {
             ask(&rig, vec![new_node("a")]).await;
             seconds_pass(10).await;
         }
@@ -186,28 +245,36 @@ async fn a_silence_of_before_does_not_make_the_next_one_long() {
     }
 }
 
-/// Each delay is twice as long as all before, and others are answered about meanwhile.
+/// Each delay is twice as long as all before, and others are answered about meanwhile, in calls of their own: one that has its ID, another new
+/// one, and one that is gone. Where the configurations differ, the new one finds another machine, or fails with the whole call.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_asked_about_less_and_less_often_holds_the_probation_all_the_time() {
-    for is_apart in [false, true] {
+    for (does, is_apart) in [(Does::Misname, false), (Does::Misname, true), (Does::Lack, true)] {
         let rig = Rig::new(MINUTE);
-        let new = release(Fake::of("2", Does::Misname, &rig.cloud, u32::from(is_apart)));
+        let new = Fake::of("2", Does::Right, &rig.cloud, u32::from(is_apart));
         if is_apart {
-            rig.slot.put_apart(new).unwrap();
+            rig.slot.put_apart(release(Arc::clone(&new))).unwrap();
         } else {
-            rig.slot.put(new).unwrap();
-            rig.proven.does(Does::Fail);
+            rig.slot.put(release(Arc::clone(&new))).unwrap();
+            *rig.proven.no_word_of.lock() = Some("a");
         }
         for second in 0..600 {
             if [0, 69, 208].contains(&second) {
-                ask(&rig, vec![new_node("a")]).await;
+                new.does(does);
+                let findings = ask(&rig, vec![new_node("a")]).await;
+                assert!(matches!(findings.as_slice(), [Finding::Unknown(_)]), "{findings:?}");
+                new.does(Does::Right);
             }
             if second % 5 == 0 {
-                ask(&rig, vec![node("b")]).await;
+                for other in [node("b"), new_node("c"), node(GONE)] {
+                    ask(&rig, vec![other]).await;
+                }
             }
-            assert!(rig.is_on_probation(), "{second} s, apart: {is_apart}");
+            assert!(rig.is_on_probation(), "{second} s, {does:?}, apart: {is_apart}");
             seconds_pass(1).await;
         }
+        // Nobody has asked about it for seven minutes.
+        seconds_pass(208 + 7 * 60 - 600).await;
         ask(&rig, vec![node("b")]).await;
         // Who is at odds and apart is withdrawn.
         let serves = if is_apart { "1" } else { "2" };
@@ -220,7 +287,8 @@ async fn a_node_that_is_asked_about_less_and_less_often_holds_the_probation_all_
 async fn a_lone_node_with_the_longest_back_off_ends_the_probation_too() {
     let (rig, _) = Rig::trying(Does::Right, MINUTE);
     rig.proven.does(Does::Fail);
-    for _ in 0..11 {
+    // The sixth answer is the first good one.
+    for _ in 0..14 {
         ask(&rig, vec![new_node("a")]).await;
         assert!(rig.is_on_probation());
         seconds_pass(1_000).await;

@@ -159,3 +159,63 @@ fn a_droplet_that_is_there_and_still_refused_keeps_no_service_from_its_address()
         }
     }
 }
+
+/// One that was refused is there, load balancers have not heard of it yet, and another one is newly gone. Once ports and the other Nodes
+/// waited for the next comparison.
+#[test]
+fn a_droplet_that_is_newly_gone_does_not_hide_that_one_that_is_there_is_still_refused() {
+    let waiting = Service { ingress: vec![], ..settled_service(&[]) };
+    let all: Vec<Backend> = (100..=103).map(|id| backend(id, &["e4", "e6"])).collect();
+    let untold = changed("lb-1", json!({ "droplet_ids": [100], "vpc_uuid": "v-1", "size": null, "size_unit": null }));
+    let last = updated(&json!([100, 103]));
+    let no = || no("some of the droplets do not exist");
+    for (has, add, had) in
+        [(updated(&json!([100])), PUT, vec![100]), (outdated(&json!([100])), PUT, vec![100]), (untold, MORE, vec![])]
+    {
+        let cloud = FakeCloud::new().on(GET, one(&updated(&json!([100])))).on(PUT, no_such()).on(DROPLET, not_found());
+        assert_eq!(failure(&ensure(&config(), &settled_service(&[]), &nodes())).0, Reaction::Pending);
+        let before = routes(&cloud).len();
+        let cloud = cloud
+            .on(GET, one(&has))
+            .always("api GET /v2/droplets/100", droplet(100, "v-1"))
+            .always(DROPLET, droplet(101, "v-1"))
+            .always("api GET /v2/droplets/102", not_found())
+            .always("api GET /v2/droplets/103", droplet(103, "v-1"))
+            .on(add, no())
+            .on(add, no())
+            .on(add, one(&last));
+        let done = ensure(&config(), &waiting, &all);
+        assert_eq!(addresses(&done), both(), "{add}");
+        assert!(told(&done).contains("n101") && told(&done).contains("n102"), "{done:?}");
+        let tried: Vec<Value> = (before..routes(&cloud).len())
+            .filter(|at| routes(&cloud)[*at] == add)
+            .map(|at| body(&cloud, at)["droplet_ids"].clone())
+            .collect();
+        let with = |new: &[u64]| json!([had.as_slice(), new].concat());
+        assert_eq!(tried, [with(&[101, 102, 103]), with(&[101, 103]), with(&[103])], "{add}");
+        // Whoever has its address waits, and asks for nothing.
+        let before = routes(&cloud).len();
+        let cloud = cloud.on(GET, one(&last));
+        assert_eq!(failure(&ensure(&config(), &settled_service(&[]), &all)), (Reaction::Pending, Some(300_000)));
+        assert_eq!(routes(&cloud)[before..], [GET]);
+    }
+}
+
+/// It was there when it was asked for, and is gone after the cloud's no: nothing is left to be put back.
+#[test]
+fn one_that_goes_again_is_left_out_once() {
+    let waiting = Service { ingress: vec![], ..settled_service(&[]) };
+    let has = outdated(&json!([100]));
+    let cloud = FakeCloud::new().on(GET, one(&has)).on(PUT, no_such()).on(DROPLET, not_found());
+    let cloud = cloud.on(PUT, one(&updated(&json!([100]))));
+    assert_eq!(failure(&ensure(&config(), &settled_service(&[]), &nodes())).0, Reaction::Pending);
+    let before = routes(&cloud).len();
+    let cloud = cloud
+        .on(GET, one(&has))
+        .on(DROPLET, droplet(101, "v-1"))
+        .on(PUT, no_such())
+        .on(DROPLET, not_found())
+        .on(PUT, no_such());
+    assert_eq!(addresses(&ensure(&config(), &waiting, &nodes())), both());
+    assert_eq!(routes(&cloud)[before..], [GET, DROPLET, PUT, DROPLET, PUT]);
+}

@@ -120,7 +120,7 @@ fn a_service_without_address_gets_it_although_nobody_knows_which_droplet_is_refu
         FakeCloud::new()
             .always(GET, one(has))
             .always(LIST, many(std::slice::from_ref(has)))
-            .on(add, no_such())
+            .always(add, no_such())
             .always(DROPLET, droplet(101, "v-1"))
             .always("api GET /v2/droplets/100", droplet(100, "v-1"))
             .on(LESS, Reply::status(204))
@@ -152,12 +152,11 @@ fn a_service_without_address_gets_it_although_nobody_knows_which_droplet_is_refu
     let asks = settled_service(&[(names::PROXY_PROTOCOL, "true")]);
     assert_eq!(addresses(&ensure(&config(), &asks, &nodes())), proxied());
     cloud.pass(60);
-    let _cloud = cloud.on(PUT, no_such());
     assert_eq!(failure(&ensure(&config(), &asks, &nodes())), (Reaction::Retry, None));
     // While the cloud fails to take away who went, it is tried again soon.
     let _cloud = FakeCloud::new()
         .on(GET, one(&outdated(&json!([9, 100]))))
-        .on(PUT, no_such())
+        .always(PUT, no_such())
         .always(DROPLET, droplet(101, "v-1"))
         .always("api GET /v2/droplets/100", droplet(100, "v-1"))
         .always(LESS, Reply::status(503));
@@ -172,4 +171,78 @@ fn a_service_without_address_gets_it_although_nobody_knows_which_droplet_is_refu
     let done = ensure(&config(), &wrong, &nodes());
     assert_eq!(failure(&done).0, Reaction::Retry);
     assert!(!reasons(&done).contains(&REFUSED), "{done:?}");
+    let told = done.outcome.failure.as_ref().expect("it comes again");
+    assert!(told.field.as_ref().is_some_and(|field| field.contains(names::HEALTH_INTERVAL)), "{told:?}");
+    let (wrong, droplets) = (told.message.find(names::HEALTH_INTERVAL), told.message.find("droplet 101"));
+    assert!(wrong.is_some() && wrong < droplets, "{told:?}");
+}
+
+/// The host looks again an hour after it has written an address: once ports and health check were missing until then.
+#[test]
+fn where_nobody_knows_which_droplet_is_refused_all_else_is_written_with_those_that_it_has() {
+    let waiting = Service { ingress: vec![], ..settled_service(&[]) };
+    let cloud_with = |has: &Value| {
+        FakeCloud::new()
+            .on(GET, one(has))
+            .on(PUT, no_such())
+            .always(DROPLET, droplet(101, "v-1"))
+            .always("api GET /v2/droplets/100", droplet(100, "v-1"))
+    };
+    // Those of Nodes that went are not among them, unless it would be without any.
+    for (has, kept) in [(json!([100]), json!([100])), (json!([9, 100]), json!([100])), (json!([9]), json!([9]))] {
+        for service in [&waiting, &settled_service(&[])] {
+            let cloud = cloud_with(&outdated(&has)).on(PUT, one(&updated(&kept)));
+            let done = ensure(&config(), service, &nodes());
+            if service.ingress.is_empty() {
+                assert_eq!(addresses(&done), both());
+                assert!(told(&done).contains("droplet 101 does not exist"), "{done:?}");
+            } else {
+                assert_eq!(failure(&done), (Reaction::Retry, None));
+            }
+            let at = routes(&cloud).len() - 1;
+            assert_eq!(routes(&cloud)[at], PUT, "{kept}");
+            assert_eq!(body(&cloud, at)["droplet_ids"], kept);
+            assert_eq!(body(&cloud, at)["forwarding_rules"].as_array().map(Vec::len), Some(1));
+            let parts = if has == kept { "forwarding rules" } else { "forwarding rules, droplets" };
+            assert_eq!(done.outcome.changes, [format!("changed lb-1: {parts}")]);
+        }
+    }
+    // The words may be about the size: it is tried without.
+    let cloud = cloud_with(&outdated(&json!([100])));
+    let cloud = (0..2).fold(cloud, |cloud, _| cloud.on(PUT, no_such())).on(PUT, one(&updated(&json!([100]))));
+    let sized = Service { ingress: vec![], ..settled_service(&[(names::SIZE_UNIT, "3")]) };
+    assert_eq!(addresses(&ensure(&config(), &sized, &nodes())), both());
+    let at = routes(&cloud).len() - 1;
+    let sent = |at: usize| (body(&cloud, at)["droplet_ids"].clone(), body(&cloud, at)["size_unit"].clone());
+    assert_eq!((sent(at - 1), sent(at)), ((json!([100]), json!(3)), (json!([100]), json!(1))));
+    // How its traffic comes is as it was written.
+    let has = changed("lb-1", json!({ "type": "REGIONAL", "droplet_ids": [100], "vpc_uuid": "v-1" }));
+    let then = changed(
+        "lb-1",
+        json!({ "type": "REGIONAL", "enable_proxy_protocol": true, "droplet_ids": [100], "vpc_uuid": "v-1" }),
+    );
+    let _cloud = cloud_with(&has).on(PUT, one(&then));
+    assert_eq!(
+        addresses(&ensure(&config(), &settled_service(&[(names::PROXY_PROTOCOL, "true")]), &nodes())),
+        proxied()
+    );
+    // Nothing else differs, the no is about one that it has, or the rest cannot be written now: the address comes all the same.
+    for (has, reply, puts) in [
+        (updated(&json!([100])), None, 1),
+        (outdated(&json!([100, 101])), None, 1),
+        (outdated(&json!([100])), Some(no_such()), 2),
+        (outdated(&json!([100])), Some(Reply::status(503)), 2),
+    ] {
+        let cloud = cloud_with(&has);
+        let cloud = reply.into_iter().fold(cloud, |cloud, reply| cloud.always(PUT, reply));
+        assert_eq!(addresses(&ensure(&config(), &waiting, &nodes())), both());
+        assert_eq!(routes(&cloud).iter().filter(|line| *line == PUT).count(), puts, "{has}");
+    }
+    // The cloud does not want it so: that is told before all, with the words about the droplets.
+    let _cloud = cloud_with(&outdated(&json!([100]))).on(PUT, no("ports are wrong")).on(MORE, no_such());
+    let done = ensure(&config(), &waiting, &nodes());
+    assert_eq!(failure(&done).0, Reaction::Retry);
+    let message = &done.outcome.failure.as_ref().expect("it comes again").message;
+    assert!(message.find("ports are wrong") < message.find("droplet 101"), "{message}");
+    assert!(message.contains("ports are wrong"), "{message}");
 }
