@@ -27,6 +27,7 @@ const NO_REASONS: [(&str, &[&str]); 5] = [
         "kinds, types and values of Kubernetes",
         &[
             "ClientIP",
+            "ClusterIP",
             "ConfigMap",
             "ExternalDNS",
             "ExternalIP",
