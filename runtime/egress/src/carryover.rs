@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use crate::budget::{BudgetSettings, EndpointBudget};
 use crate::captured::Captured;
 use crate::credentials::Pin;
+use crate::egress::Told;
 use crate::endpoints::Bindings;
 
 /// What a source of components keeps while they change: the pauses that clouds asked for, and the uses of credentials that
@@ -19,6 +20,8 @@ pub struct Carryover {
     captured: Mutex<Arc<Captured>>,
     pub(crate) bindings: Bindings,
     pub(crate) budgets: Budgets,
+    /// Names that metrics were told.
+    pub(crate) told: Arc<Told>,
     pinned: Mutex<Option<Arc<Pin>>>,
     /// Digest of the configuration and the given credentials that tokens and addresses were got with.
     account: Mutex<Option<[u8; 32]>>,

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use ccm_cloud::ConfigFormat;
 
 use self::keys::Key;
-pub(crate) use self::secret_names::{looks_secret, words};
+pub(crate) use self::secret_names::{are_secret, looks_secret, words};
 pub use self::sources::{Environment, Found, grants, resolve};
 use self::tree::{Kind, Node};
 pub use self::value::{ConfigFileError, FoundValue, MAX_CONFIG_FILE};

@@ -16,6 +16,7 @@ mod places;
 mod render;
 mod settings;
 mod span;
+mod told;
 mod ways;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,12 +43,15 @@ use crate::endpoints::{Endpoints, MAX_BASE_URL, Target};
 use crate::error::{CredentialRefusal, TransportError, TransportReason};
 use crate::headers;
 use crate::http::{Effect, Method, Part, Request, Response};
-use crate::observe::{BudgetLeft, Exchange, ExchangeObserver, ExchangeOutcome};
+use crate::observe::{ExchangeObserver, ExchangeOutcome};
 use crate::one_line::line;
 use crate::paths;
 use crate::process_secrets::ProcessSecrets;
 use crate::share::{AnswerSource, Key, SharedAnswers};
 use crate::signature::{Algorithm, Digest};
+
+use render::Room;
+pub(crate) use told::Told;
 
 pub use open::{EgressConfig, OpenError, Predecessor};
 pub use settings::{NetworkLimits, NetworkSettings};
@@ -73,7 +77,8 @@ pub struct Egress {
     shared: SharedAnswers,
     dry_run: Option<DryRun>,
     admission: Admission,
-    operations: Mutex<BTreeSet<String>>,
+    /// Names that metrics were told, by whichever component.
+    told: Arc<Told>,
     /// Endpoints whose breaker was open at the last look.
     open: Mutex<BTreeSet<String>>,
     /// Requests into which the provider wrote a secret, and different echoes.
@@ -389,6 +394,11 @@ impl Egress {
         if request.query.len() > limits.query_values {
             return too_large("query values", limits.query_values, "query-values");
         }
+        // Whoever asks whether a name is a login's takes many times its length. What was written into the values is measured with the rest.
+        let names =
+            |named: &[(String, Vec<Part>)]| named.iter().map(|(name, _)| name.len()).fold(0, usize::saturating_add);
+        Room::headers(limits).check(names(&request.headers))?;
+        Room::url(limits).check(names(&request.query))?;
         if matches!(request.method, Method::Get | Method::Head) && !request.body.is_empty() {
             let why = format!("a {} has no body", request.method.as_str());
             return Err(TransportError::denied(why));
@@ -408,65 +418,6 @@ impl Egress {
             return Err(TransportError::denied(why));
         }
         Ok(())
-    }
-
-    fn tell(&self, endpoint: &str, operation: &str, outcome: ExchangeOutcome, time: Duration, waited: Duration) {
-        let provider = self.provider.as_str();
-        let known = self.budgets.contains_key(endpoint);
-        self.log_breaker(endpoint);
-        let Some(observer) = &self.observer else { return };
-        let veil = self.secrets.veil();
-        let operation = veil.text(operation);
-        let operation = self.counted(&operation);
-        // A guest makes up names; metrics keep them for ever.
-        let endpoint = if known { endpoint } else { "unknown" };
-        observer.exchange_ended(Exchange { provider, endpoint, operation, outcome, time, waited });
-        if let Some(budget) = self.budgets.get(endpoint) {
-            let left = budget.left();
-            let waiting = left.waiting.write.saturating_add(left.waiting.initialise);
-            let waiting = waiting.saturating_add(left.waiting.refresh);
-            for endpoint in budget.endpoints() {
-                observer.budget(BudgetLeft {
-                    provider,
-                    endpoint,
-                    remaining: left.remaining,
-                    limit: left.limit,
-                    open: left.open,
-                    tokens: left.tokens,
-                    in_flight: left.in_flight,
-                    waiting,
-                });
-            }
-        }
-    }
-
-    /// Says once that an endpoint is taken for dead, and once that it is back.
-    fn log_breaker(&self, endpoint: &str) {
-        let Some(is_open) = self.budgets.get(endpoint).map(|budget| budget.left().open) else { return };
-        let provider = self.provider.as_str();
-        let mut open = self.open.lock();
-        if is_open && open.insert(endpoint.to_owned()) {
-            tracing::warn!(
-                provider,
-                endpoint,
-                "endpoint does not answer: the host sends only test requests until it does"
-            );
-        } else if !is_open && open.remove(endpoint) {
-            tracing::info!(provider, endpoint, "endpoint answers again");
-        }
-    }
-
-    /// The operation, or `other` when there are too many.
-    fn counted<'a>(&self, operation: &'a str) -> &'a str {
-        let mut operations = self.operations.lock();
-        if operations.contains(operation) {
-            return operation;
-        }
-        if operations.len() >= self.limits().operations {
-            return "other";
-        }
-        operations.insert(operation.to_owned());
-        operation
     }
 }
 

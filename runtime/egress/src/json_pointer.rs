@@ -7,9 +7,15 @@ use serde::Deserialize as _;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The value as the document spells it. `None` if the document has no such value, or is no JSON. If an object has several members of one
-/// name, the last one counts.
+/// Longest pointer, in bytes. A guest makes it: one of millions of slashes would take many times as much.
+const MAX_POINTER: usize = 1024;
+
+/// The value as the document spells it. `None` if the document has no such value, or is no JSON, and for a pointer that is too long. If an
+/// object has several members of one name, the last one counts.
 pub(crate) fn find<'a>(json: &'a [u8], pointer: &str) -> Option<&'a RawValue> {
+    if pointer.len() > MAX_POINTER {
+        return None;
+    }
     let tokens: Vec<String> = match pointer.split_once('/') {
         None if pointer.is_empty() => vec![],
         Some(("", tokens)) => tokens.split('/').map(|token| token.replace("~1", "/").replace("~0", "~")).collect(),
@@ -178,6 +184,16 @@ mod tests {
                 assert_eq!(found.as_ref(), wanted, "{pointer:?} in {document}");
             }
         }
+    }
+
+    /// Where an answer says until when a token is good is the component's word alone: 8 MiB of slashes took 200 MB and more.
+    #[test]
+    fn a_pointer_that_is_too_long_leads_nowhere_and_is_not_taken_apart() {
+        let found = |name: usize| {
+            let name = "n".repeat(name);
+            find(format!(r#"{{"{name}":7}}"#).as_bytes(), &format!("/{name}")).map(|raw| raw.get().to_owned())
+        };
+        assert_eq!((found(MAX_POINTER - 1).as_deref(), found(MAX_POINTER)), (Some("7"), None));
     }
 
     /// 8 MiB of it once took 750 MB: 640 bytes for each nine.

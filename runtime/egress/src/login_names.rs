@@ -1,7 +1,7 @@
 //! Names of headers, query values and members of bodies by which clouds know who asks. Only this module has these lists. They say which places
 //! a credential may have without a grant, and what a component may not write itself beside a credential.
 
-use crate::config_file::{looks_secret, words};
+use crate::config_file::{are_secret, words};
 
 /// Headers that are for credentials and nothing else, written together and without `x-`. A credential needs no grant for them. A list and no
 /// pattern: `X-Object-Meta-Token`, `X-Container-Sync-Key` and others that look like these are stored, and shown to whoever reads the object.
@@ -80,6 +80,9 @@ const NO_LOGIN_WORDS: [&str; 12] = [
 /// Names that look like a login's and are none: they make a request one that is not done twice.
 const NO_LOGINS: [&str; 4] = ["clienttoken", "idempotencykey", "xidempotencykey", "idempotencytoken"];
 
+/// Headers of nearly every request, in lower case, which are none of a login: they need no closer look.
+const ORDINARY_HEADERS: [&str; 2] = ["accept", "content-type"];
+
 /// Whether a header is for credentials, so that no cloud stores what is in it.
 #[must_use]
 pub(crate) fn is_for_credentials(header: &str) -> bool {
@@ -91,14 +94,17 @@ pub(crate) fn is_for_credentials(header: &str) -> bool {
 /// Whether a header looks like one that says who asks.
 #[must_use]
 pub(crate) fn is_login_header(header: &str) -> bool {
+    if ORDINARY_HEADERS.iter().any(|ordinary| header.eq_ignore_ascii_case(ordinary)) {
+        return false;
+    }
     is_login(header) || (is_for_credentials(header) && !is_one_of(&NO_LOGINS, &joined(header)))
 }
 
 /// Whether a query value looks like one that says who asks.
 #[must_use]
 pub(crate) fn is_login_value(name: &str) -> bool {
-    let is_of_a_page = has(&words(name), &NO_LOGIN_WORDS) || joined(name).starts_with("page");
-    is_login(name) && !is_of_a_page
+    let is_of_a_page = || has(&words(name), &NO_LOGIN_WORDS) || joined(name).starts_with("page");
+    is_login(name) && !is_of_a_page()
 }
 
 /// Whether a field of a form, or a member of a JSON document, looks like one that says who asks: it stands in a login, which has no pages.
@@ -117,7 +123,7 @@ fn is_login(name: &str) -> bool {
     }
     let is_about = words.last().is_some_and(|last| is_one_of(&ABOUT_LOGINS, last));
     let begins = LOGIN_BEGINNINGS.iter().any(|beginning| joined.starts_with(beginning));
-    looks_secret(name) || is_one_of(&LOGINS, &joined) || (!is_about && (begins || has(&words, &LOGIN_WORDS)))
+    are_secret(&words) || is_one_of(&LOGINS, &joined) || (!is_about && (begins || has(&words, &LOGIN_WORDS)))
 }
 
 fn has(words: &[String], list: &[&str]) -> bool {
@@ -205,6 +211,14 @@ mod tests {
         ] {
             assert!(!is_login_header(name) && !is_login_value(name) && !is_login_member(name), "{name}");
         }
+    }
+
+    #[test]
+    fn headers_that_need_no_closer_look_would_pass_it() {
+        for name in ORDINARY_HEADERS {
+            assert!(!is_login(name) && !is_for_credentials(name) && !is_login_header(name), "{name}");
+        }
+        assert!(!is_login_header("Content-Type") && is_login_header("Accept-Token"));
     }
 
     #[test]

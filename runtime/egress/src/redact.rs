@@ -16,9 +16,18 @@ use zeroize::{Zeroize, Zeroizing};
 
 use forms::forms;
 
+use crate::one_line::line;
 use crate::secret::{Secret, can_be_guessed};
 
 type Form = Zeroizing<Vec<u8>>;
+
+/// Most pieces that are replaced in one text. With a name in each of a million places, it would take many times its memory, which nobody
+/// counts: where there are more, nothing of it is left.
+const MOST_PIECES: usize = 100_000;
+/// What is left of it.
+const EVERYTHING: &str = "(credentials)";
+/// Longest name in a placeholder, in bytes.
+const MAX_NAME: usize = 64;
 
 /// Finds the values of credentials and puts [`placeholder`]s in their place. No `Debug`. Cloning shares what it looks for.
 ///
@@ -113,7 +122,7 @@ pub struct TooLarge;
 /// What stands where the value of this credential was.
 #[must_use]
 pub(crate) fn placeholder(name: &str) -> String {
-    format!("(credential {name})")
+    format!("(credential {})", line(name, MAX_NAME))
 }
 
 impl Redactor {
@@ -266,7 +275,11 @@ fn pieces<'a>(searches: &'a [Arc<Search>], bytes: &[u8]) -> Vec<Piece<'a>> {
     for (end, byte) in (1_usize..).zip(bytes) {
         let mut longest: Option<(usize, &str)> = None;
         for (search, state) in &mut searches {
-            *state = search.next(*state, *byte);
+            // Nothing is found where a search begins, and nearly all bytes lead nowhere.
+            if search.stays(*state, *byte) {
+                continue;
+            }
+            *state = search.automaton.next_state(Anchored::No, *state, *byte);
             if search.automaton.is_match(*state) {
                 // The first of them is the longest.
                 let found = search.found(*state, 0);
@@ -275,9 +288,16 @@ fn pieces<'a>(searches: &'a [Arc<Search>], bytes: &[u8]) -> Vec<Piece<'a>> {
         }
         if let Some((length, placeholder)) = longest {
             add(Piece { start: end.saturating_sub(length), end, placeholder }, &mut pieces);
+            if pieces.len() > MOST_PIECES {
+                return everything(bytes);
+            }
         }
     }
     pieces
+}
+
+fn everything<'a>(bytes: &[u8]) -> Vec<Piece<'a>> {
+    vec![Piece { start: 0, end: bytes.len(), placeholder: EVERYTHING }]
 }
 
 /// With what is found in the gaps between.
@@ -294,6 +314,9 @@ fn filled<'a>(first: Vec<Piece<'a>>, rest: &'a [Arc<Search>], bytes: &[u8]) -> V
             end: end.saturating_add(done),
             placeholder,
         }));
+        if filled.len() > MOST_PIECES {
+            return everything(bytes);
+        }
         done = done.max(piece.end);
         filled.push(piece);
     }
@@ -331,11 +354,13 @@ impl Search {
         Self { automaton, start, opens, values, owners, shortest }
     }
 
+    /// Whether it is where it began, and a byte does not lead away from there.
+    fn stays(&self, state: StateID, byte: u8) -> bool {
+        state == self.start && self.opens.get(usize::from(byte)) == Some(&false)
+    }
+
     fn next(&self, state: StateID, byte: u8) -> StateID {
-        if state == self.start && self.opens.get(usize::from(byte)) == Some(&false) {
-            return state;
-        }
-        self.automaton.next_state(Anchored::No, state, byte)
+        if self.stays(state, byte) { state } else { self.automaton.next_state(Anchored::No, state, byte) }
     }
 
     /// Length and placeholder of what is found in this state.

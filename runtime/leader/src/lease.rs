@@ -56,11 +56,15 @@ impl Leases {
         self.asked("update", self.api.replace(&self.name, &PostParams::default(), &lease)).await
     }
 
-    async fn asked<T>(&self, verb: &str, request: impl Future<Output = kube::Result<T>>) -> Result<T, LeaseError> {
+    async fn asked(&self, verb: &str, request: impl Future<Output = kube::Result<Lease>>) -> Result<Lease, LeaseError> {
         let failed =
             |why: String| LeaseError::Other(format!("cannot {verb} the Lease {}/{}: {why}", self.namespace, self.name));
         match tokio::time::timeout(self.timeout, request).await {
-            Ok(Ok(answer)) => Ok(answer),
+            // Without a UID it is of something in between, which makes nobody the leader.
+            Ok(Ok(lease)) if lease.metadata.uid.as_deref().is_none_or(str::is_empty) => {
+                Err(failed("the answer is no Lease".to_owned()))
+            }
+            Ok(Ok(lease)) => Ok(lease),
             Ok(Err(kube::Error::Api(status))) => {
                 let told = format!("{} ({})", shown(&status.message), status.code);
                 Err(if status.is_not_found() && verb != "create" {

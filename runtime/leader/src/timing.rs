@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-/// Candidates try as much later than the retry period, by chance, as this factor says.
+/// A leader has this many retry periods before its deadline at least, as in client-go.
 const JITTER: f64 = 1.2;
 /// Shortest time for one request about the Lease.
 const MIN_REQUEST: Duration = Duration::from_secs(1);

@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 
-use ccm_apiserver::Purpose;
+use ccm_apiserver::{ApiError, Purpose};
 use kube::api::{DeleteParams, Preconditions};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::node_state::{Identity, NodeState, node_state};
 use crate::node::write::{Live, NodeWriter, WriteError};
@@ -37,7 +37,8 @@ impl NodeWriter {
             if node_state(&live.node) != NodeState::NotReady || Identity::of(&live.node) != identity {
                 return Ok(Deletion::Unneeded);
             }
-            if Instant::now() >= valid_until {
+            let left = valid_until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
                 return Ok(Deletion::Late);
             }
             let owned = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
@@ -45,8 +46,16 @@ impl NodeWriter {
             let preconditions = Preconditions { uid, resource_version };
             let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
             let name = live.node.name_any();
-            match self.gate.write(DELETE, self.api.delete(&name, &params)).await {
+            let mut is_sent = false;
+            let sending = Box::pin(async {
+                is_sent = true;
+                self.api.delete(&name, &params).await
+            });
+            // Other writes may take all places for longer than the proof is valid.
+            let answered = timeout(left, self.gate.write(DELETE, sending)).await;
+            match answered.unwrap_or(Err(ApiError::TimedOut(left))) {
                 Ok(_) => return Ok(Deletion::Done),
+                Err(ApiError::TimedOut(_)) if !is_sent => return Ok(Deletion::Late),
                 Err(error) => {
                     if self.after(error, &mut live).await?.is_some() {
                         return Ok(Deletion::Unneeded);

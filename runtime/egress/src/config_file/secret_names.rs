@@ -63,7 +63,12 @@ const OPEN_KEYS: [&str; 6] = ["public", "label", "annotation", "topology", "tain
 /// too often: a provider that needs the value declares a setting under a better name.
 #[must_use]
 pub(crate) fn looks_secret(name: &str) -> bool {
-    let words = words(name);
+    are_secret(&words(name))
+}
+
+/// The same of the words of a name.
+#[must_use]
+pub(crate) fn are_secret(words: &[String]) -> bool {
     let joined = words.concat();
     let (Some(first), Some(last)) = (words.first(), words.last()) else { return false };
     // IDs of tokens and secrets are secrets in some clouds, these are not.

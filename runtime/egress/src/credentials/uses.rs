@@ -193,11 +193,11 @@ impl Uses {
         self.declared.values().flatten().any(here)
     }
 
-    /// Whether a credential belongs into the query value of that name of requests to `endpoint`.
+    /// Whether a credential belongs into the query value of that name of requests to `endpoint`. Some clouds do not mind the case of a name.
     #[must_use]
     pub(crate) fn declares_query(&self, endpoint: &str, query: &str) -> bool {
         let here = |used: &CredentialUse| {
-            used.endpoint == endpoint && matches!(&used.place, Place::Query(name) if name == query)
+            used.endpoint == endpoint && matches!(&used.place, Place::Query(name) if name.eq_ignore_ascii_case(query))
         };
         self.declared.values().flatten().any(here)
     }

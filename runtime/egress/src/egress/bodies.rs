@@ -15,6 +15,9 @@ use crate::login_names::is_login_member;
 
 /// Most bytes of a name in a message.
 const MAX_SHOWN: usize = 128;
+/// What all pointers to the credentials of a document may take in memory. Each has in it the names of all that it stands in: of a megabyte with
+/// one long name and many credentials, they would take gigabytes.
+const MAX_POINTERS: usize = 64 << 10;
 
 /// How a body is written.
 #[derive(Debug, PartialEq, Eq)]
@@ -60,7 +63,7 @@ pub(super) fn read(parts: &[Part], mark: &str) -> Result<Body, Unreadable> {
     if !text.iter().any(is_json) {
         return Ok(if text.iter().all(u8::is_ascii_graphic) { Body::Form } else { Body::Other });
     }
-    let mut reading = Reading { mark, path: Vec::new(), json: Json::default() };
+    let mut reading = Reading { mark, path: Vec::new(), room: MAX_POINTERS, json: Json::default() };
     let mut json = serde_json::Deserializer::from_slice(&text);
     let read = At(&mut reading).deserialize(&mut json).and_then(|_| json.end());
     match read {
@@ -138,10 +141,23 @@ fn shown(name: &str) -> String {
 struct Reading<'m> {
     mark: &'m str,
     path: Vec<String>,
+    /// Bytes that pointers to credentials may still take.
+    room: usize,
     json: Json,
 }
 
 impl Reading<'_> {
+    /// The text here is a credential. False: there is no room for its pointer.
+    fn note_credential(&mut self) -> bool {
+        let names = self.path.iter().map(|token| token.len().saturating_add(1));
+        let bytes = names.fold(size_of::<String>(), usize::saturating_add);
+        let Some(room) = self.room.checked_sub(bytes) else { return false };
+        self.room = room;
+        let pointer = self.pointer();
+        self.json.credentials.push(pointer);
+        true
+    }
+
     fn pointer(&self) -> String {
         self.path.iter().map(|token| format!("/{}", token.replace('~', "~0").replace('/', "~1"))).collect()
     }
@@ -182,8 +198,9 @@ impl<'de> Visitor<'de> for At<'_, '_> {
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Contents, E> {
         if text == self.0.mark {
-            let pointer = self.0.pointer();
-            self.0.json.credentials.push(pointer);
+            if !self.0.note_credential() {
+                return Err(E::custom("credentials stand in too many places of it, or within names that are too long"));
+            }
             return Ok(Contents { has_credential: true, has_words: false });
         }
         if text.contains(self.0.mark) {
@@ -317,6 +334,21 @@ mod tests {
             let Err(Unreadable(why)) = read(&parts(text), MARK) else { panic!("{text}") };
             assert!(why.contains(words) && !why.contains('\u{feff}'), "{text}: {why}");
         }
+    }
+
+    /// Each pointer had the long name in it: a body of a megabyte took some thirty gigabytes.
+    #[test]
+    fn many_credentials_within_a_long_name_are_refused_before_their_pointers_fill_the_memory() {
+        let found = |name: usize, credentials: usize| {
+            let list = vec![r#""@""#; credentials].join(",");
+            match read(&parts(&format!(r#"{{"{}":[{list}]}}"#, "n".repeat(name))), MARK) {
+                Ok(Body::Json(json)) => Ok(json.credentials.len()),
+                Ok(other) => panic!("{other:?}"),
+                Err(Unreadable(why)) => Err(why.contains("too many places")),
+            }
+        };
+        assert_eq!([found(1, 1_000), found(60_000, 1)], [Ok(1_000), Ok(1)]);
+        assert_eq!([found(1_000, 100), found(1, 10_000), found(70_000, 1)], [Err(true); 3]);
     }
 
     #[test]

@@ -217,7 +217,7 @@ impl Egress {
             settings,
             leadership: config.leadership,
             observer: config.observer,
-            operations: Mutex::default(),
+            told: Arc::clone(&carryover.told),
             open: Mutex::default(),
             guesses: AtomicUsize::new(0),
             echoes: Mutex::default(),

@@ -132,18 +132,18 @@ impl Egress {
 
 /// How much may be filled in. Looked at with every piece: a guest names a large secret a million times in a few bytes each.
 #[derive(Clone, Copy)]
-struct Room {
+pub(super) struct Room {
     bytes: usize,
     what: &'static str,
     limit: &'static str,
 }
 
 impl Room {
-    const fn url(limits: &NetworkLimits) -> Self {
+    pub(super) const fn url(limits: &NetworkLimits) -> Self {
         Self { bytes: limits.url_bytes, what: "path and query have", limit: "url-bytes" }
     }
 
-    const fn headers(limits: &NetworkLimits) -> Self {
+    pub(super) const fn headers(limits: &NetworkLimits) -> Self {
         Self { bytes: limits.headers.bytes, what: "the headers have", limit: "header-bytes" }
     }
 
@@ -157,7 +157,7 @@ impl Room {
         Self { bytes, what: "what is signed has", limit: "request-bytes" }
     }
 
-    fn check(self, bytes: usize) -> Result<(), TransportError> {
+    pub(super) fn check(self, bytes: usize) -> Result<(), TransportError> {
         let Self { bytes: most, what, limit } = self;
         if bytes <= most {
             return Ok(());

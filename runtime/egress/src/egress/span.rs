@@ -40,9 +40,9 @@ impl Egress {
         }
         let veil = self.secrets.veil();
         let method = request.method.as_str();
-        let operation = veil.text(operation);
         // A name that few requests share would make a trace's name of its own for each.
-        let operation = self.counted(&operation);
+        let counted = self.counted(&request.endpoint, operation);
+        let operation = &*counted;
         let template = operation.strip_prefix(method).and_then(|path| path.strip_prefix(' '));
         let base = &target.base.url;
         let host = veil.text(base.host_str().unwrap_or_default());

@@ -10,6 +10,7 @@ mod guesses;
 mod logins;
 mod rotation;
 mod spans;
+mod told;
 mod walls;
 mod ways;
 
@@ -28,6 +29,7 @@ use crate::budget::Class;
 use crate::credentials::CredentialSource;
 use crate::endpoints::OperatorGrants;
 use crate::http::{Capture, CaptureSource, Encoding, Part, SignedPart};
+use crate::observe::{BudgetLeft, Exchange};
 use crate::secret::Secret;
 use crate::signature::Algorithm;
 use cloud::{Asked, Cloud, Reply, ok, reply};

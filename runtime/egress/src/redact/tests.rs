@@ -288,6 +288,26 @@ fn a_text_that_matches_at_each_byte_neither_takes_long_nor_grows() {
     assert!(begin.elapsed().as_secs() < 10, "{:?}", begin.elapsed());
 }
 
+/// Each place of a short password got its name: one answer took a hundred megabytes that nobody had counted, and there may be many at once.
+#[test]
+fn of_a_text_full_of_values_nothing_is_left_rather_than_many_times_as_much() {
+    let long = "n".repeat(1_000);
+    let (given, captured) = (redactor(&[(long.as_str(), "hunter22")]), redactor(&[("session", "token-12")]));
+    let both = given.then(&captured);
+    let full = |value: &str, times: usize| format!("{value},").repeat(times);
+    let name = format!("(credential {}…),", "n".repeat(MAX_NAME));
+    assert_eq!(both.text(&full("hunter22", MOST_PIECES)), name.repeat(MOST_PIECES));
+    for text in [
+        full("hunter22", MOST_PIECES + 1),
+        // What is looked for in the gaps counts, too, also where each gap has little of it.
+        full("token-12", MOST_PIECES + 1),
+        full("hunter22,token-12", MOST_PIECES / 2 + 1),
+    ] {
+        let shown = both.text(&text);
+        assert!(shown.contains(EVERYTHING) && shown.len() < EVERYTHING.len() + 2, "{} bytes", shown.len());
+    }
+}
+
 #[test]
 fn what_holds_no_value_is_not_even_copied() {
     let redactor = redactor(&[("key", "SecretExample-9876543210_XyZ"), ("other", SPECIAL)]);

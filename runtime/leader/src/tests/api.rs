@@ -26,6 +26,8 @@ pub(crate) enum Mood {
     Silent,
     /// It does what it is asked for, and the answer is lost.
     LosesAnswers,
+    /// Something in between says that all is well, and it hears of nothing.
+    Pretends,
 }
 
 struct State {
@@ -113,6 +115,7 @@ impl FakeLeases {
             Mood::Silent => return None,
             Mood::Refuses(status) => (status, Value::Null),
             Mood::Shouts => (422, Value::Null),
+            Mood::Pretends => (200, json!({ "metadata": {} })),
             Mood::Answers(_) | Mood::LosesAnswers => {
                 self.state.lock().done(&verb, &serde_json::from_slice(&body).unwrap_or_default())
             }

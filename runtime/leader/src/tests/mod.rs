@@ -231,6 +231,21 @@ async fn a_leader_whose_renewals_fail_stops_at_the_deadline_counted_from_the_sta
     }
 }
 
+/// It passed for the Lease: a candidate led beside the leader, and a leader went on beside the next one.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_no_lease_makes_nobody_the_leader_and_keeps_nobody() {
+    let api = FakeLeases::new();
+    let mut one = Process::start(&api, "one");
+    one.elected().await;
+    api.is(Mood::Pretends);
+    let two = Process::start(&api, "two");
+    let why = lost(one.ended().await.0);
+    assert!(why.contains("not renewed within 10s") && why.contains("the answer is no Lease"), "{why}");
+    sleep(60 * S).await;
+    assert!(!two.leads() && two.fence.time_left().is_zero());
+    assert_eq!(held(&api).0, "one", "nobody has written it");
+}
+
 /// What takes long is counted in full: others may have seen the record as soon as it was sent.
 #[tokio::test(start_paused = true)]
 async fn with_a_slow_api_server_a_leader_goes_on_and_its_time_begins_with_the_request() {

@@ -283,16 +283,14 @@ impl<C: Component> LoadBalancers for Handle<C> {
     fn get(&self, service: Service) -> CallFuture<'_, Result<Option<Vec<Ingress>>, Failure>> {
         Box::pin(async move {
             let Some(probation) = self.probation() else { return self.provider().get(service).await };
-            let found = self.places(service, probation).await;
-            self.counted(found, probation)
+            self.counted(self.places(service, probation).await, probation)
         })
     }
 
     fn get_mark(&self, service: Service) -> CallFuture<'_, Result<Option<Mark>, Failure>> {
         Box::pin(async move {
             let Some(probation) = self.probation() else { return self.provider().get_mark(service).await };
-            let mark = self.mark(service, probation).await;
-            self.counted(mark, probation)
+            self.counted(self.mark(service, probation).await, probation)
         })
     }
 

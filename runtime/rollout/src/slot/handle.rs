@@ -84,7 +84,7 @@ pub(super) fn undecided(why: &str, failure: Failure) -> Failure {
 }
 
 /// Whether there is sense in asking another component: a cloud that asks for a pause gets it.
-const fn may_be_known(failure: &Failure) -> bool {
+pub(super) const fn may_be_known(failure: &Failure) -> bool {
     !matches!(failure.reaction, Reaction::Throttled)
 }
 
@@ -112,6 +112,7 @@ impl<C: Component> Instances for Slot<C> {
                     if probation.is_apart {
                         probation.wait_for_ids(&without_ids(&mut known, &nodes, &error));
                     }
+                    probation.wait_no_more(answered(&known, &nodes));
                     Ok(known)
                 }
                 Err(_) => Err(error),
@@ -245,8 +246,13 @@ async fn confirmed<C: Component>(
             };
             continue;
         }
+        let is_found = matches!(&*finding, Finding::Found(_));
         if is_settled(&known) {
             heard.push(name);
+            // What the witness does not find may be what the new one repairs: it does not have to be confirmed to prove itself.
+            denied |= is_found;
+        } else if is_found {
+            waiting.push(name);
         }
         let instead = match (&*finding, known) {
             (Finding::Absent, Finding::Unknown(failure)) => {
@@ -255,15 +261,7 @@ async fn confirmed<C: Component>(
                 );
                 Some(Failure { message, ..failure })
             }
-            (Finding::Found(new), known) => {
-                // What the witness does not find may be what the new one repairs: it does not have to be confirmed to prove itself.
-                if is_settled(&known) {
-                    denied = true;
-                } else {
-                    waiting.push(name);
-                }
-                unconfirmed(new, known)
-            }
+            (Finding::Found(new), known) => unconfirmed(new, known),
             _ => None,
         };
         if let Some(failure) = instead {
@@ -296,7 +294,7 @@ impl<C: Component> Cluster for Slot<C> {
             if let Some(fault) = left {
                 // Only now: what was sent may not have shown before. In an outage neither of them does it.
                 let known = probation.witness.reconcile(nodes, services).await;
-                if faults(&known) == 0 {
+                if is_answered(&known) && faults(&known) == 0 {
                     probation.differs(RECONCILE, &fault);
                 }
                 handle.judge();
@@ -319,7 +317,7 @@ impl<C: Component> Cluster for Slot<C> {
             } else {
                 // The work is idempotent: the witness would do it again if it came back.
                 let known = probation.witness.reconcile(nodes, services).await;
-                if faults(&known) < faults(&answer) {
+                if is_answered(&known) && faults(&known) < faults(&answer) {
                     probation.differs(RECONCILE, &first_fault(&answer));
                     known
                 } else {
@@ -330,6 +328,11 @@ impl<C: Component> Cluster for Slot<C> {
             answer
         })
     }
+}
+
+/// Whether the witness has an answer: a failure of the whole call is none, and neither is a pause that the cloud asks for.
+fn is_answered(known: &Reconciled) -> bool {
+    known.as_ref().is_ok_and(|failures| failures.iter().all(|(_, failure)| may_be_known(failure)))
 }
 
 /// Failures that can be the component's fault. One of the whole call is more than any number of single ones.

@@ -38,9 +38,9 @@ impl Default for ProbationSettings {
 /// Two apart components may differ for this multiple of `time`: until then somebody may have mended the configuration. So long may a Node wait
 /// for its provider ID, too, before the new one passes.
 const PATIENCE: u32 = 10;
-/// A Node that waits and is not asked about for this multiple of `time` may be gone: it holds the verdict no longer. Delays of retries double,
-/// and up to as much is added by chance, so the next question may come after twice the time that the Node has waited: for half of this that
-/// is in time, and who has waited for longer is held until the patience is over.
+/// A Node that waits and is not asked about for this multiple of `time` may be gone: the verdict no longer depends on it. Delays of retries
+/// double, and up to as much is added by chance, so the next question may come after twice the time that the Node has waited. A Node that has
+/// waited for at most half of this is asked in time, and one that has waited for longer has held the verdict for [`PATIENCE`] × `time` by then.
 const PAUSE: u32 = 7;
 /// A Node that waits is asked about again before this: the longest back-off, with the time of the calls.
 const LONGEST_RETRY: Duration = Duration::from_secs(20 * 60);
@@ -83,16 +83,7 @@ struct Waiting {
     /// When it was asked about last.
     seen: Instant,
     /// How long that had lasted by then.
-    before: Duration,
-}
-
-impl Waiting {
-    /// How long it has lasted by now. A while without a question counts for at most as long as the Node had waited before, or `time`, and never
-    /// for more than [`PAUSE`] × `time`: one question long ago says little.
-    fn lasted(&self, time: Duration) -> Duration {
-        let most = self.before.max(time).min(time.saturating_mul(PAUSE));
-        self.before.saturating_add(self.seen.elapsed().min(most))
-    }
+    lasted: Duration,
 }
 
 impl<C: Component> Probation<C> {
@@ -158,17 +149,23 @@ impl<C: Component> Probation<C> {
 
     /// These Nodes wait for their provider IDs: the witness has no answer about their machines, or the two are apart and do not say the same. A
     /// pause or an outage of the cloud passes, and proves nothing: other answers do not prove the new one meanwhile. Returns whether one of them
-    /// had waited for [`PATIENCE`] × `time`: then the witness may be what the new one repairs, and this is a good answer.
+    /// has waited for [`PATIENCE`] × `time`: then the witness may be what the new one repairs, and this is a good answer.
+    ///
+    /// A while without a question counts for at most as long as the Node had waited before, or `time`, and never for more than [`PAUSE`] ×
+    /// `time`: one question long ago says little.
     pub(super) fn wait_for_ids(&self, names: &[&str]) -> bool {
         let (pause, patience) = self.patience();
         let mut counts = self.counts.lock();
-        counts.waiting.retain(|_, waiting| waiting.seen.elapsed() <= pause.max(LONGEST_RETRY));
+        let now = Instant::now();
+        counts.waiting.retain(|_, waiting| now - waiting.seen <= pause.max(LONGEST_RETRY));
         let mut has_waited = false;
         for &name in names {
-            let waiting = counts.waiting.get(name);
-            let before = waiting.map(|waiting| waiting.lasted(self.settings.time)).unwrap_or_default();
-            counts.waiting.insert(name.to_owned(), Waiting { seen: Instant::now(), before });
-            has_waited |= before >= patience;
+            let waiting = counts.waiting.entry(name.to_owned());
+            let waiting = waiting.or_insert(Waiting { seen: now, lasted: Duration::ZERO });
+            let most = waiting.lasted.max(self.settings.time).min(pause);
+            waiting.lasted = waiting.lasted.saturating_add((now - waiting.seen).min(most));
+            waiting.seen = now;
+            has_waited |= waiting.lasted >= patience;
         }
         has_waited
     }
@@ -228,9 +225,8 @@ impl<C: Component> Probation<C> {
         // Where nothing has to be proven, no answer is waited for.
         let is_enough = counts.good >= self.settings.calls && (is_over || self.settings.time.is_zero());
         // One that has waited for so long shows what the witness is worth. Else Nodes that join again and again would hold it for ever.
-        let has_waited = |waiting: &Waiting| waiting.lasted(self.settings.time) >= patience;
-        let holds = |waiting: &Waiting| waiting.seen.elapsed() < pause;
-        let is_held = counts.waiting.values().any(holds) && !counts.waiting.values().any(has_waited);
+        let lately = counts.waiting.values().filter(|waiting| waiting.seen.elapsed() < pause);
+        let is_held = lately.map(|waiting| waiting.lasted).max().is_some_and(|longest| longest < patience);
         (is_enough && !is_held).then_some(ProbationVerdict::Passed)
     }
 }

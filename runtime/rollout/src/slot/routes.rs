@@ -22,13 +22,15 @@ use ccm_cloud::{
 };
 
 use super::Slot;
-use super::handle::{Handle, is_suspect};
+use super::handle::{Handle, is_suspect, may_be_known, undecided};
 use super::probation::Probation;
 use crate::component::Component;
 use crate::route_differences;
 
 const GET_ALL: &str = "routes.get-all";
 const CHANGE: &str = "routes.change";
+/// What is not believed when the new one alone says so.
+const WHICH: &str = "the new provider is on probation, and the last good one cannot tell which routes there are";
 
 type Changed = Result<Vec<RouteOutcome>, RouteChangeError>;
 
@@ -87,7 +89,9 @@ impl<C: Component> RouteRun<C> {
         let answer = handle.provider().change(obsolete.clone(), wanted.clone()).await;
         let answer = match faults(&answer) {
             None => {
-                probation.answers_well();
+                if is_answered(&answer) {
+                    probation.answers_well();
+                }
                 answer
             }
             // What it sent may not show yet: who began anew at once would do it a second time.
@@ -95,7 +99,7 @@ impl<C: Component> RouteRun<C> {
             // The work is idempotent: the witness would do it again if it came back.
             Some(fault) => {
                 let known = probation.witness.change(obsolete, wanted).await;
-                if faults(&known).is_none() {
+                if is_answered(&known) && faults(&known).is_none() {
                     probation.differs(CHANGE, &fault);
                     known
                 } else {
@@ -106,6 +110,11 @@ impl<C: Component> RouteRun<C> {
         handle.judge();
         answer
     }
+}
+
+/// Whether there is an answer: a failure of the whole call is none, and neither is a pause that the cloud asks for.
+fn is_answered(answer: &Changed) -> bool {
+    answer.as_ref().is_ok_and(|outcomes| outcomes.iter().filter_map(|one| one.failure.as_ref()).all(may_be_known))
 }
 
 /// The first failure that can be the component's fault.
@@ -152,13 +161,7 @@ async fn compared<C: Component>(
         }
         // It never had to do with routes: nothing is known of what the new one finds.
         (Ok(_), Err(failure)) if failure.reaction == Reaction::Unsupported => Ok((vec![], false)),
-        (Ok(_), Err(failure)) => Err(Failure {
-            message: format!(
-                "the new provider is on probation, and the last good one cannot tell which routes there are: {}",
-                failure.message
-            ),
-            ..failure
-        }),
+        (Ok(_), Err(failure)) => Err(undecided(WHICH, failure)),
         (Err(failure), Err(_)) => Err(failure),
     }
 }

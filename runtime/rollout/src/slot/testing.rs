@@ -60,6 +60,8 @@ pub(crate) enum Does {
     Refuse,
     /// Wants others to wait.
     Throttle,
+    /// The same in the middle of work on routes or the whole cluster.
+    Pause,
     /// Calls load balancers by another name.
     Rename,
     /// The same with [some](is_of_a_kind) Services.
@@ -258,7 +260,7 @@ impl Fake {
             Does::Fail => Err(Failure::new(Reaction::Retry, "it cannot tell")),
             Does::Refuse => Err(Failure::new(Reaction::Invalid, "it says no")),
             Does::Lack => Err(Failure::new(Reaction::Unsupported, "it has no such interface")),
-            Does::Throttle => Err(Failure::new(Reaction::Throttled, "slower")),
+            Does::Throttle | Does::Pause => Err(Failure::new(Reaction::Throttled, "slower")),
             Does::Lose => self.cloud.answers(self.configuration).map(|()| lost()),
             _ => self.cloud.answers(self.configuration).map(|()| right()),
         }

@@ -1,7 +1,8 @@
 //! What the way out costs: a guest's exchange over the same one without guest and host, many at the same time, and whether
 //! memory comes back.
 //!
-//! Run it on an idle machine: `./just bench egress`, or `./just bench egress 5000` for fewer exchanges.
+//! Run it on an idle machine: `./just bench egress`, or `./just bench egress 5000` for fewer exchanges. The recipe runs it on one
+//! core, so that no figure depends on how fast a sleeping core wakes up.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use ccm_apiserver::ApiGateSettings;
 use ccm_cloud::{Finding, Need};
+use futures::future::{join_all, pending};
 use serde_json::json;
 
 use super::{Bench, DELETE, DELETING, GET, after, lost, node, ready};
+use crate::node::write::PATCH;
 use crate::node_lifecycle::NodeLifecycleSettings;
 use crate::queue::Verdict;
 
@@ -201,6 +204,28 @@ async fn a_proof_that_is_too_old_is_none() {
     assert!(matches!(bench.syncs("node0", 3).await, Verdict::After(_)));
     assert_eq!(bench.api.calls(), []);
     assert_eq!(bench.cloud.needs(), [Need::Existence, Need::Proof, Need::Proof]);
+}
+
+/// The time was looked at before the DELETE waited for its place, which took minutes.
+#[tokio::test(start_paused = true)]
+async fn a_delete_that_waits_for_other_writes_does_not_leave_when_its_proof_is_too_old() {
+    let proof_validity = Duration::from_secs(5);
+    let mut bench = Bench::with(NodeLifecycleSettings { proof_validity, ..NodeLifecycleSettings::default() });
+    bench.cloud.answer("node0", [Finding::Absent]);
+    bench.add(lost("node0"));
+    bench.sync("node0").await;
+    tokio::time::advance(Duration::from_secs(5)).await;
+    // Each of them ends at the limit of a request, after ten seconds.
+    let gate = &bench.syncer.writer.gate;
+    let others = (0..ApiGateSettings::default().concurrent_writes.get())
+        .map(|_| gate.write(PATCH, pending::<kube::Result<()>>()));
+    let (_, verdict) = tokio::join!(join_all(others), bench.sync("node0"));
+    assert!(matches!(verdict, Verdict::After(_)), "{verdict:?}");
+    assert_eq!(bench.api.count("DELETE"), 0);
+    bench.sync("node0").await;
+    assert!(!bench.api.has("node0"));
+    assert_eq!(bench.cloud.needs(), [Need::Existence, Need::Proof, Need::Proof]);
+    assert_eq!(bench.events().await, [DELETING], "nothing has failed");
 }
 
 #[tokio::test(start_paused = true)]

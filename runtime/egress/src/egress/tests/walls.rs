@@ -387,3 +387,37 @@ async fn what_was_signed_is_a_secret_of_later_answers_as_well() {
     assert!(String::from_utf8_lossy(&answer.body).starts_with("Signature (credential signature)"), "{answer:?}");
     assert!(!egress.secrets().veil().text(&said).contains(bare));
 }
+
+/// The words of a name of eight megabytes took the host a quarter of a gigabyte, and only then it saw that no request has such a name.
+#[tokio::test]
+async fn names_that_are_too_long_are_refused_before_anybody_asks_whose_login_they_are() {
+    let rig = Rig::new(|_| ok("{}"));
+    let long = format!("x-auth-token{}", "-a".repeat(8 << 10));
+    let named = |name: &str| vec![(name.to_owned(), vec![bytes("x")])];
+    for (request, limit) in [
+        (Request { headers: [token(), named(&long)].concat(), ..post(Effect::Read) }, "limit header-bytes"),
+        (Request { headers: token(), query: named(&long), ..post(Effect::Read) }, "limit url-bytes"),
+    ] {
+        let error = rig.send(request).await.unwrap_err();
+        assert_eq!((error.reason, error.maybe_sent), (TransportReason::TooLarge, false), "{error}");
+        assert!(error.message.contains(limit), "{error}");
+    }
+    assert_eq!(rig.cloud.take(), []);
+}
+
+/// A cloud that does not mind the case of a name may take the component's own value for the operator's.
+#[tokio::test]
+async fn a_place_of_a_credential_in_the_query_takes_nothing_else_in_any_case_of_its_name() {
+    let rig = Rig::new(|_| ok("{}"));
+    let own = |name: &str| Request {
+        query: vec![("t".to_owned(), vec![secret("token")]), (name.to_owned(), vec![bytes("attacker")])],
+        ..post(Effect::Read)
+    };
+    for name in ["t", "T"] {
+        let error = rig.send(own(name)).await.unwrap_err();
+        assert_eq!((error.reason, error.maybe_sent), (TransportReason::Denied, false), "{error}");
+        assert!(error.message.contains("is a place of a credential, and has none in it"), "{error}");
+    }
+    assert_eq!(rig.cloud.take(), []);
+    assert_eq!(rig.send(own("u")).await.unwrap().status, 200);
+}

@@ -68,7 +68,9 @@ impl Component for Fake {
                 return Err(if does == Does::CrashAfterwards { self.crashed("reconcile") } else { timed_out });
             }
             match self.answer("reconcile", Vec::new, Vec::new).await {
-                Err(failure) if failure.reaction == Reaction::Invalid => Ok(vec![(ClusterSubject::Provider, failure)]),
+                Err(failure) if failure.reaction == Reaction::Invalid || does == Does::Pause => {
+                    Ok(vec![(ClusterSubject::Provider, failure)])
+                }
                 answer => answer,
             }
         })

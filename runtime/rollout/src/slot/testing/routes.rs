@@ -46,8 +46,12 @@ impl Routes for Fake {
                 _ => self.cloud.answers(self.configuration)?,
             }
             let count = obsolete.len() + wanted.len();
-            if does == Does::Refuse {
-                let failure = Some(Failure::new(Reaction::Invalid, "it says no"));
+            let failure = match does {
+                Does::Refuse => Some(Failure::new(Reaction::Invalid, "it says no")),
+                Does::Pause => Some(Failure::new(Reaction::Throttled, "slower")),
+                _ => None,
+            };
+            if failure.is_some() {
                 return Ok(vec![RouteOutcome { failure, changes: vec![] }; count]);
             }
             let mut routes = self.cloud.routes.lock();

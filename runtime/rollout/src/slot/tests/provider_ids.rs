@@ -208,6 +208,42 @@ async fn a_node_that_the_new_one_is_silent_about_for_a_moment_still_waits_until_
     assert!(!rig.is_on_probation(), "somebody has written it");
 }
 
+/// A pause of the cloud was enough for the ID of the next Node, which a component had invented.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_waited_in_vain_and_was_deleted_does_not_end_the_wait_of_another() {
+    let (rig, _) = Rig::trying(Does::Misname, MINUTE);
+    rig.proven.does(Does::Throttle);
+    for _ in 0..=60 {
+        ask(&rig, vec![new_node("a")]).await;
+        seconds_pass(10).await;
+    }
+    seconds_pass(7 * 60).await;
+    for _ in 0..12 {
+        ask(&rig, vec![new_node("b")]).await;
+        ask(&rig, vec![node("c")]).await;
+        assert!(rig.is_on_probation());
+        seconds_pass(10).await;
+    }
+}
+
+/// The new one crashed, and the word of the last good one counted: nobody asks about the Node again for a while.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_gets_its_id_where_the_new_one_fails_waits_no_more() {
+    let (rig, new) = Rig::trying(Does::Right, ProbationSettings { faults: 2, ..MINUTE });
+    *rig.proven.no_word_of.lock() = Some("a");
+    assert!(matches!(ask(&rig, vec![new_node("a")]).await.as_slice(), [Finding::Unknown(_)]));
+    *rig.proven.no_word_of.lock() = None;
+    new.does(Does::Crash);
+    assert_eq!(id(&ask(&rig, vec![new_node("a")]).await[0]), ("cloud://a", "1".to_owned()));
+    new.does(Does::Right);
+    for _ in 0..10 {
+        assert!(rig.is_on_probation());
+        ask(&rig, vec![node("b")]).await;
+        seconds_pass(10).await;
+    }
+    assert!(!rig.is_on_probation());
+}
+
 /// It was throttled once, and the Node was deleted.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_asked_about_no_more_holds_the_probation_only_for_a_while() {

@@ -1,8 +1,11 @@
 //! A new component proves itself with routes.
 
+use std::time::Duration;
+
 use ccm_cloud::{Failure, Reaction, Route, RouteChangeError, RouteOutcome, RouteSource as _, RouteWish};
 
 use super::*;
+use crate::slot::ProbationSettings;
 
 fn wish(network: &str, node: &str) -> RouteWish {
     RouteWish {
@@ -72,10 +75,18 @@ async fn in_an_outage_the_memory_of_the_proven_one_is_no_fault_of_the_new_one() 
 
 #[tokio::test]
 async fn where_the_proven_one_cannot_tell_nothing_is_decided() {
-    let rig = trying(Does::Right, 1);
-    rig.proven.does(Does::Fail);
-    let failure = all(&rig).await.unwrap_err();
-    assert!(failure.message.contains("on probation") && rig.is_on_probation(), "{failure}");
+    for (witness, told) in [
+        (Does::Fail, Reaction::Retry),
+        (Does::Throttle, Reaction::Throttled),
+        // The run would have been somebody else's: nobody heard of it, and it was not tried again.
+        (Does::Elsewhere, Reaction::Retry),
+    ] {
+        let rig = trying(Does::Right, 1);
+        rig.proven.does(witness);
+        let failure = all(&rig).await.unwrap_err();
+        assert_eq!((failure.reaction, rig.is_on_probation()), (told, true), "{witness:?}: {failure}");
+        assert!(failure.message.contains("on probation"), "{failure}");
+    }
 }
 
 #[tokio::test]
@@ -89,6 +100,25 @@ async fn the_proven_one_makes_what_a_new_one_refuses_and_a_pause_is_nobodys_faul
     let rig = trying(Does::Throttle, 1);
     let paused = make(&rig, "10.244.1.0/24").await.unwrap_err().into_failure();
     assert!(paused.reaction == Reaction::Throttled && rig.is_on_probation());
+}
+
+/// The second call met the pause that the first one had caused.
+#[tokio::test]
+async fn a_pause_of_the_proven_one_is_no_fault_and_a_pause_of_the_new_one_is_no_good_answer() {
+    let at_once = ProbationSettings { time: Duration::ZERO, calls: 1, faults: 1 };
+    for does in [Does::Throttle, Does::Pause] {
+        let rig = trying(Does::Fail, 1);
+        rig.proven.does(does);
+        assert_eq!(make(&rig, "10.244.1.0/24").await.unwrap_err().into_failure().reaction, Reaction::Retry, "{does:?}");
+        assert!(rig.is_on_probation(), "{does:?}");
+
+        let (rig, new) = Rig::trying(does, at_once);
+        drop(make(&rig, "10.244.1.0/24").await);
+        assert!(rig.is_on_probation(), "{does:?}: nothing was done");
+        new.does(Does::Right);
+        make(&rig, "10.244.1.0/24").await.unwrap();
+        assert!(!rig.is_on_probation(), "{does:?}");
+    }
 }
 
 #[tokio::test]
