@@ -199,7 +199,7 @@ fn make(
     work.note(names::ADDRESS, &address, done);
     closed?;
     work.remark(&balancer, &chosen, done);
-    Ok(work.ingress(&address))
+    Ok(work.publish(&balancer, &address))
 }
 
 fn follow_nodes(
@@ -232,7 +232,7 @@ fn follow_nodes(
     work.remark(&balancer, &chosen, done);
     match service.ingress.is_empty() {
         false => Ok(service.ingress.clone()),
-        true => Ok(work.ingress(&work.address(&balancer, done)?)),
+        true => Ok(work.publish(&balancer, &work.address(&balancer, done)?)),
     }
 }
 
@@ -257,6 +257,12 @@ impl Work<'_> {
         if self.service.annotation(name) != Some(value) {
             done.annotate(name, value);
         }
+    }
+
+    /// Where clients reach the Service from now on.
+    fn publish(&self, balancer: &Balancer, address: &str) -> Vec<Ingress> {
+        create::serves(&balancer.id);
+        self.ingress(address)
     }
 
     /// Whether this Service may use it.

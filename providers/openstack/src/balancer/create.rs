@@ -35,6 +35,23 @@ pub(super) fn is_no_more_new(balancer: &str) {
     cache::forget(&new(balancer));
 }
 
+/// How long it is remembered that nobody has been served.
+const UNSERVED: Duration = Duration::from_secs(3_600);
+
+fn unserved(balancer: &str) -> String {
+    format!("unserved/{balancer}")
+}
+
+/// Whether it was made here, and its address has never been published.
+pub(super) fn is_unserved(balancer: &str) -> bool {
+    cache::get(&unserved(balancer)).is_some()
+}
+
+/// Its address is published.
+pub(super) fn serves(balancer: &str) {
+    cache::forget(&unserved(balancer));
+}
+
 /// Most bytes of a request: the host takes a megabyte.
 const MOST_BYTES: usize = 900_000;
 
@@ -74,6 +91,7 @@ impl Work<'_> {
         done.changed(format!("made load balancer {}", balancer.id));
         done.annotate(names::ID, balancer.id.as_str());
         cache::put(&new(&balancer.id), b"", UNHEARD);
+        cache::put(&unserved(&balancer.id), b"", UNSERVED);
         groups::begins(self.service);
         if !balancer.vip_address.is_empty() && self.service.annotation(names::ADDRESS).is_none() {
             // It also says that the ID was not written by a person. The address of before leads to its floating IP.

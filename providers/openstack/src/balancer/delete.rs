@@ -10,7 +10,7 @@ use ccm_sdk::types::{Failure, Ingress, Problem};
 use serde_json::json;
 
 use super::done::SPARED;
-use super::refusal::{SLOWLY, both};
+use super::refusal::{SLOWLY, SOON, both};
 use super::seen::Seen;
 use super::step::{Step, Writer};
 use super::work::Work;
@@ -185,7 +185,8 @@ impl Work<'_> {
         Ok(steps)
     }
 
-    /// Deletes one in ERROR that only this Service uses, so that a new one can be made.
+    /// Deletes one in ERROR that only this Service uses, so that a new one can be made. Nobody knows the address of one that has failed while
+    /// it was made: that goes without consent, as with the Go manager.
     ///
     /// # Errors
     ///
@@ -195,7 +196,9 @@ impl Work<'_> {
         let message =
             format!("loadbalancer {} has gone into ERROR state, please check Octavia for details", balancer.id);
         let is_others = !self.is_made(balancer) || self.is_shared(balancer)?;
-        if !self.spec.recreates || is_others || !spec_names.are_own(&balancer.tags) {
+        let is_unserved = create::is_unserved(&balancer.id);
+        let may_go = self.spec.recreates || (is_unserved && self.service.annotation(names::RECREATE).is_none());
+        if !may_go || is_others || !spec_names.are_own(&balancer.tags) {
             let way_out = if is_others {
                 "others use it, or made it".to_owned()
             } else {
@@ -218,6 +221,7 @@ impl Work<'_> {
         done.changed(format!("deleted load balancer {}, which was in ERROR", balancer.id));
         done.unannotate(names::ID);
         let message = format!("{message}. Load balancer was deleted and its creation will be retried");
-        Err(Failure::pending(message).after(LOOK))
+        // A cloud that makes none is not asked again at once.
+        Err(if is_unserved { Failure::retry(message).after(SOON) } else { Failure::pending(message).after(LOOK) })
     }
 }

@@ -12,6 +12,7 @@
 //!
 //! The Go manager's descriptions name cluster and Service, and two clusters may have the same name.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use ccm_sdk::types::{Failure, Reaction};
@@ -43,7 +44,15 @@ impl Work<'_> {
         if vip.is_empty() {
             return Err(Failure::pending(format!("load balancer {} has no address yet", balancer.id)));
         }
-        if vip.contains(':') || balancer.vip_port_id.is_empty() {
+        let is_v6 = vip.contains(':');
+        if let Some(asked) = self.asked_beside(vip).filter(|_| self.spec.internal || is_v6) {
+            let message = format!(
+                "spec.loadBalancerIP asks for {asked}, and load balancer {} keeps its address {vip}: delete the Service, and make it anew, for another one",
+                balancer.id
+            );
+            done.warn(IMMUTABLE, message);
+        }
+        if is_v6 || balancer.vip_port_id.is_empty() {
             if !self.spec.internal {
                 done.warn(
                     NO_FLOATING_IP,
@@ -74,7 +83,7 @@ impl Work<'_> {
             }
             (None, true) => Ok(vip.clone()),
             (Some(floating), false) => {
-                if let Some(asked) = self.spec.address.as_ref().filter(|asked| **asked != floating.address) {
+                if let Some(asked) = self.asked_beside(&floating.address) {
                     let message = format!(
                         "spec.loadBalancerIP asks for {asked}, and the load balancer keeps its floating IP {}: delete that in the cloud for another one",
                         floating.address
@@ -85,6 +94,12 @@ impl Work<'_> {
             }
             (None, false) => self.new_floating_ip(balancer, done),
         }
+    }
+
+    /// The address that the Service asks for, where it is not this one.
+    fn asked_beside(&self, address: &str) -> Option<&str> {
+        let asked = self.spec.address.as_deref()?;
+        (asked.parse::<IpAddr>().ok() != address.parse().ok()).then_some(asked)
     }
 
     /// Whether a load balancer is to be reached by a floating IP, where there is an external network.

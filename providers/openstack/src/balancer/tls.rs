@@ -45,7 +45,17 @@ impl Work<'_> {
                 return Err(wrong(message));
             }
         };
-        let found = request.send().and_then(ccm_sdk::Answer::optional).map_err(|failure| match failure.reaction {
+        let answer = request.send();
+        // Of one secret: the credentials are good for everything else.
+        let is_kept = is_asked && answer.as_ref().is_ok_and(|answer| answer.status() == 403);
+        let found = answer.and_then(ccm_sdk::Answer::optional).map_err(|failure| match failure.reaction {
+            Reaction::Unauthorized if is_kept => {
+                let message = format!(
+                    "Barbican does not let this user read {reference}: let the user read it, or name another one: {}",
+                    failure.message
+                );
+                Failure::retry(message).annotation(names::TLS_CONTAINER).after(refusal::SLOWLY)
+            }
             Reaction::Unsupported => failure.context(format_args!(
                 "failed to create a TLS Terminated loadbalancer because openstack keymanager client is not initialized and default-tls-container-ref {reference:?} is set"
             )),

@@ -26,7 +26,7 @@ use super::fault::{Act, Due, Fault, Faults, Of, Planned, When};
 const ISSUED: &str = "x-subject-token";
 
 /// A request and its answer.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Exchange {
     /// Method, service and path, in which every ID is a star: `PUT network/v2.0/routers/*/add_extraroutes`.
     pub operation: String,
@@ -34,7 +34,7 @@ pub struct Exchange {
     pub uri: String,
     /// What was sent.
     pub request: String,
-    /// What came back; none when the connection ended without an answer.
+    /// What came back; none when the connection ended without an answer, also because who asked waited no longer.
     pub status: Option<u16>,
     /// What came back.
     pub response: String,
@@ -176,6 +176,18 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
+/// An exchange, kept when it ends: also when who asked has left, which ends the work for it.
+struct Kept<'s> {
+    all: &'s Mutex<Vec<Exchange>>,
+    exchange: Exchange,
+}
+
+impl Drop for Kept<'_> {
+    fn drop(&mut self) {
+        self.all.lock().push(std::mem::take(&mut self.exchange));
+    }
+}
+
 /// What came from the lab, or stands in its place.
 struct Answer {
     status: StatusCode,
@@ -191,21 +203,26 @@ impl Shared {
         let uri = parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
         let operation = format!("{} {}", parts.method, starred(parts.uri.path()));
         let mut due = self.faults.take(&operation);
+        let exchange = Exchange { operation, uri, request: sent, ..Exchange::default() };
+        let mut kept = Kept { all: &self.exchanges, exchange };
+        let Exchange { uri, request: sent, .. } = &kept.exchange;
         let mut answer = match &mut due {
             Some(due) if due.when == When::Before => match self.strike(due).await {
-                Struck::GoesOn => self.forward(&parts, &uri, &sent).await,
+                Struck::GoesOn => self.forward(&parts, uri, sent).await,
                 Struck::Instead(answer) => answer,
             },
-            _ => self.forward(&parts, &uri, &sent).await,
+            _ => self.forward(&parts, uri, sent).await,
         };
         if let Some(due) = due.as_mut().filter(|due| due.when == When::After)
             && let Struck::Instead(instead) = self.strike(due).await
         {
             answer = instead;
         }
-        let (status, response) =
-            answer.as_ref().map(|answer| (Some(answer.status.as_u16()), answer.text.clone())).unwrap_or_default();
-        self.exchanges.lock().push(Exchange { operation, uri, request: sent, status, response });
+        if let Some(answer) = &answer {
+            kept.exchange.status = Some(answer.status.as_u16());
+            kept.exchange.response = answer.text.clone();
+        }
+        drop(kept);
         let answer = answer?;
         let is_cut = due.is_some_and(|due| due.act == Act::Truncate);
         Some(answer.into_response(is_cut))

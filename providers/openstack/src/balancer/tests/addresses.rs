@@ -62,6 +62,35 @@ fn os_210_one_that_becomes_internal_gives_its_floating_ip_back_or_lets_go_of_it(
     }
 }
 
+/// Octavia gives it when it makes the load balancer, and never another one.
+#[test]
+fn that_the_own_address_of_a_load_balancer_stays_is_told_to_who_asks_for_another() {
+    let (internal, floating) = ((names::INTERNAL, "true"), floating());
+    let v6 = [ccm_sdk::types::IpFamily::Ipv6];
+    for (case, annotations, vip, families, asked, is_told) in [
+        ("another", vec![internal], "10.1.0.100", &[][..], "10.1.0.77", true),
+        ("this one", vec![internal], "10.1.0.100", &[], "10.1.0.100", false),
+        ("another one of IPv6", vec![], "fd00::100", &v6[..], "fd00::77", true),
+        ("in another spelling", vec![], "fd00::100", &v6[..], "fd00:0:0::0100", false),
+        ("that of a floating IP", vec![], "10.1.0.100", &[], "203.0.113.7", false),
+    ] {
+        let has_floating = asked == "203.0.113.7";
+        let listener =
+            with(listener(), json!({ "allowed_cidrs": [if families.is_empty() { "0.0.0.0/0" } else { "::/0" }] }));
+        let cloud = cloud_of(&with(balancer(), json!({ "vip_address": vip })), &[listener], &[pool()], &[])
+            .on(FLOATING, many("floatingips", if has_floating { std::slice::from_ref(&floating) } else { &[] }));
+        let mut service = settled(&annotations);
+        (service.ip_families, service.requested_ip) = (families.to_vec(), Some(asked.to_owned()));
+        let done = ensure(&usual(), &host(), &service, &[]);
+        assert_eq!(ips(&done), [if has_floating { asked } else { vip }], "{case}: {:?}", done.outcome);
+        let told = format!("spec.loadBalancerIP asks for {asked}, and load balancer lb-1 keeps its address {vip}");
+        let found = done.warnings.iter().filter(|(reason, _)| *reason == "LoadBalancerImmutableField");
+        let found: Vec<_> = found.map(|(_, message)| message.starts_with(&told)).collect();
+        assert_eq!(found, if is_told { vec![true] } else { vec![] }, "{case}: {:?}", done.warnings);
+        assert_eq!(written(&cloud), Vec::<String>::new(), "{case}");
+    }
+}
+
 #[test]
 fn an_address_that_is_asked_for_is_attached_where_it_is_free_and_refused_where_it_is_not() {
     let mut service = settled(&[]);

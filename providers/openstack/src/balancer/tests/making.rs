@@ -234,3 +234,57 @@ fn without_cascades_an_active_one_is_taken_apart_before_it_goes_and_one_in_error
         assert_eq!(cloud.lines().last(), Some(&last), "{status}");
     }
 }
+
+/// So does the Go manager. Nobody knows the address yet, so nobody has to consent; and a cloud without room is not asked again and again.
+#[test]
+fn one_that_fails_before_it_has_served_is_deleted_and_another_is_made_a_minute_later() {
+    let gone = "load-balancer DELETE /lbaas/loadbalancers/lb-1";
+    let broken = with(balancer(), json!({ "provisioning_status": "ERROR" }));
+    let shared = with(broken.clone(), json!({ "tags": [NAME, UID, "kube_service_kubernetes_default_b"] }));
+    let (none, no) = (&[][..], &[(names::RECREATE, "false")][..]);
+    type Call = fn(&Config, &Host, &Service, &[Backend]) -> Done;
+    let calls: [Option<Call>; 3] = [None, Some(ensure), Some(update_backends)];
+    for (case, is_made_here, served, annotations, broken, goes) in [
+        ("it was just made", true, calls[0], none, &broken, true),
+        ("somebody else may have made it", false, calls[0], none, &broken, false),
+        ("it has served", true, calls[1], none, &broken, false),
+        ("it has served since Nodes were followed", true, calls[2], none, &broken, false),
+        ("the Service says no", true, calls[0], no, &broken, false),
+        ("another Service is there", true, calls[0], none, &shared, false),
+    ] {
+        let mut cloud = FakeCloud::new()
+            .with_credential("session-token")
+            .always(LIST, many("loadbalancers", &[]))
+            .always(LISTENERS, many("listeners", &[listener()]))
+            .always(POOLS, many("pools", &[pool()]))
+            .always(TREE, tree(&[listener()], &[member(1), member(2)]))
+            .always("load-balancer GET /lbaas/pools/pool-1/members", many("members", &[member(1), member(2)]))
+            .always("network GET /security-groups", many("security_groups", &[]))
+            .always(FLOATING, many("floatingips", &[floating()]))
+            .always(POST, made())
+            .on(gone, Reply::status(204));
+        if is_made_here {
+            run(&service(annotations));
+        }
+        let noted = service(&[annotations, &[(names::ID, "lb-1"), (names::ADDRESS, "10.1.0.100")]].concat());
+        if let Some(call) = served {
+            cloud = cloud.on(GET, one("loadbalancer", &balancer()));
+            assert_eq!(ips(&call(&usual(), &host(), &noted, &nodes())), ["203.0.113.7"], "{case}");
+        }
+        let cloud = cloud.on(GET, one("loadbalancer", broken));
+        let so_far = written(&cloud).len();
+        let done = run(&noted);
+        assert_eq!(written(&cloud)[so_far..].to_vec(), if goes { vec![gone] } else { vec![] }, "{case}");
+        assert_eq!(reaction(&done), Reaction::Retry, "{case}");
+        let failure = done.outcome.failure.as_ref().expect("it is not there");
+        assert_eq!(failure.retry_after_ms, Some(if goes { 60_000 } else { 300_000 }), "{case}");
+        assert!(failure.message.contains("loadbalancer lb-1 has gone into ERROR state"), "{case}: {failure:?}");
+        if goes {
+            assert_eq!(done.outcome.annotations, [(names::ID.to_owned(), None)]);
+            assert!(failure.message.ends_with("was deleted and its creation will be retried"), "{failure:?}");
+            cloud.pass(60);
+            assert_eq!(reaction(&run(&service(&[(names::ADDRESS, "10.1.0.100")]))), Reaction::Pending);
+            assert_eq!(written(&cloud)[so_far..], [gone, POST]);
+        }
+    }
+}

@@ -227,3 +227,35 @@ fn nodes_are_followed_while_the_certificate_cannot_be_found() {
         assert_eq!(written(&cloud), [MEMBERS[0]], "{case}");
     }
 }
+
+/// Whoever writes a Service can name any secret of the project. The credentials are good for everything else.
+#[test]
+fn a_certificate_that_barbican_keeps_from_this_user_is_told_with_who_named_it_and_alarms_nobody_about_credentials() {
+    let secret = "https://kms/v1/secrets/s-1";
+    let words = "Secret(s) retrieval attempt not allowed - please review your user/project privileges";
+    let body = json!({ "code": 403, "title": "Forbidden", "description": words }).to_string();
+    let mut of_operator = usual();
+    of_operator.balancers.tls_container = secret.to_owned();
+    let field = Some(ccm_sdk::annotations::field(names::TLS_CONTAINER));
+    for (case, config, status, service, expected) in [
+        (
+            "the Service",
+            usual(),
+            403,
+            service(&[(names::TLS_CONTAINER, secret)]),
+            (Reaction::Retry, Some(300_000), field.clone()),
+        ),
+        ("the operator", of_operator, 403, service(&[]), (Reaction::Unauthorized, None, None)),
+        // A proxy has no word on one secret.
+        ("nobody", usual(), 407, service(&[(names::TLS_CONTAINER, secret)]), (Reaction::Unauthorized, None, None)),
+    ] {
+        let cloud = FakeCloud::new()
+            .with_credential("session-token")
+            .always(LIST, many("loadbalancers", &[]))
+            .always("key-manager GET /secrets/s-1", Reply::json(status, &body));
+        let failure = ensure(&config, &host(), &service, &nodes()).outcome.failure.expect("it is not to be had");
+        assert!(failure.message.contains(words) && failure.message.contains(secret), "{case}: {failure:?}");
+        assert_eq!((failure.reaction, failure.retry_after_ms, failure.field), expected, "{case}");
+        assert_eq!(written(&cloud), Vec::<String>::new(), "{case}");
+    }
+}
