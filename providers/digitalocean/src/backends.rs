@@ -147,10 +147,11 @@ pub(crate) fn choose<'a>(members: &[Member<'a>], kind: Kind, network: Network) -
 impl Chosen<'_> {
     /// Names of the Nodes of some droplets, a few of them; one that no Node has is a number.
     pub(crate) fn names_of(&self, ids: &[u64]) -> String {
-        let nodes =
-            self.nodes.iter().filter(|(id, _)| ids.contains(id)).map(|(id, name)| format!("{name} (droplet {id})"));
-        let is_nobodys = |id: &&u64| !self.nodes.iter().any(|(other, _)| other == *id);
-        let others = ids.iter().filter(is_nobodys).map(|id| format!("droplet {id}"));
+        let asked = in_order(ids.to_vec());
+        let is_asked = |(id, _): &&(u64, &str)| asked.binary_search(id).is_ok();
+        let nodes = self.nodes.iter().filter(is_asked).map(|(id, name)| format!("{name} (droplet {id})"));
+        let own: Vec<u64> = self.nodes.iter().map(|(id, _)| *id).collect();
+        let others = split(&asked, &own).1.into_iter().map(|id| format!("droplet {id}"));
         few(nodes.chain(others), SHOWN)
     }
 }
@@ -160,6 +161,13 @@ pub(crate) fn in_order(mut ids: Vec<u64>) -> Vec<u64> {
     ids.sort_unstable();
     ids.dedup();
     ids
+}
+
+/// Of some droplets, those that are among others, and those that are not; both in their order.
+pub(crate) fn split(of: &[u64], others: &[u64]) -> (Vec<u64>, Vec<u64>) {
+    // Sorted: there may be thousands of each.
+    let others = in_order(others.to_vec());
+    of.iter().copied().partition(|id| others.binary_search(id).is_ok())
 }
 
 /// A few names, in order, and how many more there are.

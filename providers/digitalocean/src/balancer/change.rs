@@ -27,7 +27,7 @@ fn address_first(message: &str, rest: &str) -> String {
 /// What a person has to mend comes first. When it is tried again, the other one says.
 fn in_front(refused: Failure, other: Failure) -> Failure {
     let message = format!("{}; {}", refused.message, other.message);
-    Failure { message, field: refused.field.or(other.field), ..other }
+    Failure { message, field: refused.field, ..other }
 }
 
 /// Why something was not changed.
@@ -173,7 +173,12 @@ impl Work<'_> {
         if api::is_about_droplets(&written.answer) {
             let mut are_fewer = left_out.ask(&written.answer, &possible.droplet_ids, &has) || left_out.put_back();
             while are_fewer {
-                possible.droplet_ids = left_out.rest(wanted, &has);
+                let fewer = left_out.rest(wanted, &has);
+                // All that it has are refused: the same would be written again.
+                if fewer == possible.droplet_ids {
+                    break;
+                }
+                possible.droplet_ids = fewer;
                 if scope.differences(balancer, &possible).is_empty() {
                     let left_out = self.waiting(&left_out, balancer, chosen, done);
                     return Ok(self.settled_unless(size(waits), left_out, balancer, done)?);
@@ -360,10 +365,7 @@ impl Work<'_> {
 
 /// Of some droplets, those that are not among others.
 fn lacking(others: &[u64], of: &[u64]) -> Vec<u64> {
-    // Sorted: there may be thousands of each.
-    let mut others = others.to_vec();
-    others.sort_unstable();
-    of.iter().copied().filter(|id| others.binary_search(id).is_err()).collect()
+    backends::split(of, others).1
 }
 
 fn add(balancer: &Balancer, new: &[u64]) -> Result<Answer, Failure> {

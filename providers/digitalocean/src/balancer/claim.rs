@@ -145,10 +145,7 @@ impl Work<'_> {
             done.warn(TAKEN_OVER, message);
             let replaced = self.put_own(balancer, done).and_then(|()| tags::unassign(&other, &balancer.id));
             match replaced {
-                Ok(()) => {
-                    balancer.tags.iter_mut().for_each(|tags| tags.retain(|tag| *tag != other));
-                    done.outcome.changes.push(format!("took tag {other} off {}", balancer.id));
-                }
+                Ok(()) => done.outcome.changes.push(format!("took tag {other} off {}", balancer.id)),
                 Err(failure) if goes_by(&failure) => return Err(failure),
                 Err(failure) => {
                     if failure.reaction == Reaction::Unauthorized {

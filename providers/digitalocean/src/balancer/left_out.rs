@@ -15,7 +15,7 @@ use ccm_sdk::{Answer, cache, clock, send_all};
 
 use super::done::REFUSED;
 use crate::api::droplets;
-use crate::backends::{Chosen, in_order};
+use crate::backends::{Chosen, in_order, split};
 use crate::find::Droplets;
 
 /// When those that were refused are tried again.
@@ -65,8 +65,10 @@ impl<'a> LeftOut<'a> {
     /// Of these droplets, those that were refused a moment ago.
     pub(super) fn known(ids: &[u64], vpc: Option<&'a str>) -> Self {
         let mut left_out = Self { vpc: vpc.filter(|vpc| !vpc.is_empty()), ..Self::default() };
+        // Sorted: there may be thousands of each.
+        let ids = in_order(ids.to_vec());
         for (id, vpc, again) in noted() {
-            if ids.contains(&id) && left_out.is_refused(&vpc) {
+            if ids.binary_search(&id).is_ok() && left_out.is_refused(&vpc) {
                 left_out.droplets.insert(id, Refused { vpc, again });
             }
         }
@@ -105,11 +107,11 @@ impl<'a> LeftOut<'a> {
     /// Asks which of the droplets the cloud's no is about: those that the load balancer has are asked for last. Returns whether
     /// any is.
     pub(super) fn ask(&mut self, answer: &Answer, ids: &[u64], has: &[u64]) -> bool {
-        let (had, new): (Vec<u64>, Vec<u64>) = ids.iter().copied().partition(|id| has.contains(id));
+        let (had, new) = split(ids, has);
         let words = answer.message().unwrap_or_default();
         let before = self.droplets.len();
         for ids in [new, had] {
-            self.look_at(ids, &words);
+            self.look_at(&ids, &words);
             if self.droplets.len() > before {
                 self.note();
                 return true;
@@ -119,9 +121,9 @@ impl<'a> LeftOut<'a> {
     }
 
     /// What cannot be asked is to blame for nothing.
-    fn look_at(&mut self, ids: Vec<u64>, words: &str) {
+    fn look_at(&mut self, ids: &[u64], words: &str) {
         let named: Vec<u64> = words.split(|letter: char| !letter.is_ascii_digit()).flat_map(str::parse).collect();
-        let (ids, mut others): (Vec<u64>, Vec<u64>) = ids.into_iter().partition(|id| named.contains(id));
+        let (ids, mut others) = split(ids, &named);
         if ids.len() + others.len() > MOST_SINGLE
             && let Ok(listed) = droplets::all(Droplets::SHARE)
         {
@@ -141,10 +143,7 @@ impl<'a> LeftOut<'a> {
         let key = asked_key(self.vpc);
         let mut asked: Vec<u64> = are_more.then(|| cache::get_json(&key)).flatten().unwrap_or_default();
         // Those that were asked for last come last, or one that is gone might never be among those that are.
-        let in_turn = |ids: &[u64]| {
-            let new = ids.iter().filter(|id| !asked.contains(id));
-            new.chain(asked.iter().filter(|id| ids.contains(id))).copied().collect::<Vec<_>>()
-        };
+        let in_turn = |ids: &[u64]| [split(ids, &asked).1, split(&asked, ids).0].concat();
         let mut ids = [in_turn(&ids), in_turn(&others)].concat();
         ids.truncate(MOST_SINGLE);
         asked.retain(|id| !ids.contains(id));

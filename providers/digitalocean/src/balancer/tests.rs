@@ -5,6 +5,7 @@ mod addresses;
 mod certificates;
 mod changes;
 mod clusters;
+mod differences;
 mod letters;
 mod listings;
 mod nonsense;

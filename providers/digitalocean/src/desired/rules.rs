@@ -1,13 +1,15 @@
 //! From ports of a Service to ports of the nodes.
 
+use std::collections::BTreeSet;
+
 use ccm_sdk::annotations::field;
 use ccm_sdk::types::Problem;
+use ccm_sdk::words::few;
 
 use crate::annotations as names;
 use crate::api::balancers::Rule;
 use crate::kind::{Kind, Protocol};
 use crate::service_spec::{Port, ServiceSpec};
-use ccm_sdk::ordered;
 
 const HTTPS_PORT: i64 = 443;
 
@@ -61,19 +63,23 @@ fn regional(service_spec: &ServiceSpec, certificate: Option<&str>) -> Result<Vec
     Ok(rules)
 }
 
+/// Ports in a message.
+const SHOWN: usize = 10;
+
 /// A port that several annotations name, or one twice.
 fn shared(service_spec: &ServiceSpec) -> Result<(), Problem> {
-    let all = || service_spec.http_ports.iter().chain(&service_spec.tls_ports).chain(&service_spec.http2_ports);
-    let twice = ordered::list(all().filter(|port| all().filter(|other| other == port).count() > 1).map(i64::to_string));
+    let ServiceSpec { http_ports, tls_ports, http2_ports, .. } = service_spec;
+    let mut seen = BTreeSet::new();
+    let all = http_ports.iter().chain(tls_ports).chain(http2_ports).map(i64::to_string);
+    let twice = few(all.filter(|port| !seen.insert(port.clone())), SHOWN);
     if twice.is_empty() {
         return Ok(());
     }
     let message = format!(
-        "ports from annotations {}, {} and {} cannot be shared but found: {}",
+        "ports from annotations {}, {} and {} cannot be shared but found: {twice}",
         names::HTTP_PORTS,
         names::TLS_PORTS,
-        names::HTTP2_PORTS,
-        twice.join(", ")
+        names::HTTP2_PORTS
     );
     Err(problem(names::HTTP_PORTS, message))
 }
@@ -118,7 +124,9 @@ fn http3(service_spec: &ServiceSpec, certificate: Option<&str>) -> Result<Option
     }
     let certificate = certificate.ok_or_else(|| wrong("certificate ID is required for HTTP3"))?;
     // Without such a port there is nothing to make; people are told.
-    let Some(port) = service_spec.ports.iter().find(|port| i64::from(port.port) == number) else { return Ok(None) };
+    let ports = service_spec.ports.iter().filter(|port| i64::from(port.port) == number);
+    // What comes by HTTP/3 goes on by HTTP, and that is TCP.
+    let Some(port) = ports.min_by_key(|port| port.udp) else { return Ok(None) };
     let mut rule = rule("http3", port.port, "http", node_port(port)?);
     certificate.clone_into(&mut rule.certificate_id);
     Ok(Some(rule))

@@ -88,6 +88,12 @@ fn do_082_to_098_104_105_108_rules_of_regional_load_balancers() {
             vec!["http2 443 http 30001 c-1", "http3 443 http 30001 c-1"],
         ),
         (
+            "HTTP comes by TCP",
+            vec![tls, http3, CERT],
+            vec![udp(443, 30_003), port(443, 30_001)],
+            vec!["udp 443 udp 30003", "https 443 http 30001 c-1", "http3 443 http 30001 c-1"],
+        ),
+        (
             "do_134",
             vec![http2, CERT],
             vec![udp(443, 30_001), p80],
@@ -131,6 +137,17 @@ fn do_100_to_103_and_do_106_107_what_does_not_go_together_is_refused() {
     without.node_port = None;
     assert!(built(Kind::Regional, &[], &[without.clone()]).is_err_and(|message| message.contains("no node port")));
     assert_eq!(built(Kind::Network, &[], &[without]), Ok(vec!["tcp 80 tcp 80".to_owned()]));
+}
+
+/// Annotations have up to 256 KiB. Each port was once compared with each, for minutes, and one look at many Services waited for that;
+/// and the message named all of them.
+#[test]
+fn a_long_list_of_ports_is_read_in_one_pass_and_the_message_names_a_few() {
+    let all: Vec<String> = (1..=20_000).flat_map(|port: u32| [port.to_string(), port.to_string()]).collect();
+    let all = all.join(",");
+    let message = built(Kind::Regional, &[(names::HTTP_PORTS, &all)], &[port(80, 30_000)]).expect_err("each twice");
+    assert!(message.contains("cannot be shared but found: 1, 10, 100, ") && message.len() < 500, "{message}");
+    assert!(message.contains("more]"), "{message}");
 }
 
 #[test]

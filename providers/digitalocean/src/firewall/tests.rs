@@ -205,14 +205,16 @@ fn one_bad_service_does_not_close_the_ports_of_the_others() {
     let (spec, failures) = desired(&config(), &settings(), &[bad_type, bad_range, node_port(&[], 31_000)], &[]);
     assert_eq!(spec.inbound_rules.len(), 1);
     assert_eq!(failures.iter().map(|(_, failure)| failure.reaction).collect::<Vec<_>>(), [Reaction::Invalid; 2]);
-    // What is wrong with something else closes nothing.
-    let (spec, failures) = desired(
-        &config(),
-        &settings(),
-        &[service(&[(names::REDIRECT, "x"), (names::ID, "lb-1")])],
-        &[lb(balancer("lb-1"))],
-    );
-    assert_eq!((spec.inbound_rules.len(), failures), (2, vec![]));
+    // What is wrong with something else closes nothing, nor does a wrong type of one that is there.
+    let known = [lb(balancer("lb-1"))];
+    for (name, has, open) in [
+        (names::REDIRECT, &known[..], 2),
+        (names::HEALTH_INTERVAL, &known[..], 2),
+        (names::HEALTH_INTERVAL, &[], 1),
+        (names::TYPE, &known[..], 2),
+    ] {
+        assert_eq!(rules(&[service(&[(name, "x")])], has).len(), open, "{name}");
+    }
 }
 
 /// `0` stands for all ports. The load balancer checks as before, since nothing is changed of it.
@@ -259,6 +261,21 @@ fn a_load_balancer_that_cannot_be_asked_for_leaves_its_ports_as_they_are_and_tho
             "{reply:?}"
         );
     }
+}
+
+/// A Service of DNS, which lets everybody in now, and one that has done so on one of its ports all along.
+#[test]
+fn what_another_service_opens_on_the_other_protocol_closes_nothing_that_stays_open() {
+    let dns = Service { ports: vec![port(53, 30_053), udp(53, 30_054)], ..service(&[(names::ID, "lb-1")]) };
+    let rule = |protocol: &str, address: &[&str]| Inbound {
+        protocol: protocol.to_owned(),
+        ports: "53".to_owned(),
+        sources: Peers { addresses: address.iter().map(|text| (*text).to_owned()).collect(), ..Peers::default() },
+    };
+    let present = [rule("tcp", &["10.0.0.0/8"]), rule("udp", &["10.0.0.0/8"]), rule("udp", &EVERYBODY)];
+    let kept = kept(&dns, &service_spec::read(&dns).0, &[], &present);
+    let kept: Vec<_> = kept.iter().map(|(protocol, _, peers)| (*protocol, peers.addresses.join(","))).collect();
+    assert_eq!(kept, [("tcp", "10.0.0.0/8".to_owned()), ("udp", EVERYBODY.join(","))]);
 }
 
 /// The account may have more load balancers than one answer holds.

@@ -53,6 +53,8 @@ fn do_037_038_a_load_balancer_has_the_name_of_the_annotation_or_of_the_uid() {
     assert_eq!(service_spec(&[]).name, "aservice123");
     assert_eq!(service_spec(&[(names::NAME, "my-lb")]).name, "my-lb");
     assert_eq!(service_spec(&[(names::NAME, "my-lb")]).default_name, "aservice123");
+    assert_eq!(service_spec(&[(names::NAME, &"x".repeat(255))]).name.len(), 255);
+    assert!(refused(&[(names::NAME, &"x".repeat(256))]).message.contains("at most 255"));
     let long = Service { uid: "1".repeat(40), ..service(&[]) };
     assert_eq!(default_name(&long).len(), 32);
 }

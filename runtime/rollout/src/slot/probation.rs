@@ -2,9 +2,11 @@
 //!
 //! It is proven after so much time without a fault, from its first good answer on, and so many good answers. There are two kinds of faults:
 //! crashes, and differences from the witness. Each kind is counted by itself, over the whole probation, and so many of one kind are enough
-//! to refuse the component. A fault also resets the time and the good answers. While a Node waits for its provider ID because the witness
-//! does not confirm it, the component does not pass for ten times that time. Another name for a load balancer is enough by itself. A
-//! probation ends at no certain time, unless its two components are apart: their configurations differ.
+//! to refuse the component. A fault also resets the time and the good answers. Another name for a load balancer is enough by itself.
+//!
+//! The component does not pass while a Node waits for its provider ID because the witness has no answer about it, or because the two are
+//! apart (their configurations differ) and do not say the same. This ends when a Node has waited for ten times [`ProbationSettings::time`].
+//! A probation ends at no certain time, unless the two are apart.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,9 @@
 //! Which component serves, which one returns, and which ones are not taken again: the one state of a swap. Everything else reads it.
 //!
 //! One component is *proven*. At most one other is *on probation* against it: then that one serves, and the proven one is its witness,
-//! and returns when the probation fails. The first component of all is proven at once, since there is no other to return to.
+//! and returns when the probation fails. The first component of all is proven at once, since there is no other to return to. Two are *apart*
+//! if the new one serves with a configuration that the proven one does not pass the gate with. The *generation* counts what has served: a
+//! verdict about an earlier one comes too late.
 //!
 //! | state | event | then | generation | test |
 //! |---|---|---|---|---|

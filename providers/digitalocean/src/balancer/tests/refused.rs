@@ -113,6 +113,14 @@ fn a_droplet_of_another_vpc_is_left_out_and_named() {
     goes_without(&done, "v-1");
     assert!(told(&done).contains("node.kubernetes.io/exclude-from-external-load-balancers"), "{done:?}");
     assert_eq!(routes(&cloud), [GET, PUT, DROPLET, PUT]);
+    // Nothing is said of it where it is not wanted, and to one of its own VPC it is as good as any.
+    let cloud = cloud.on(GET, one(&outdated(&json!([100])))).on(PUT, one(&updated(&json!([100]))));
+    let done = ensure(&config(), &settled_service(&[]), &nodes()[..1]);
+    assert_eq!((addresses(&done), reasons(&done)), (both(), vec![]));
+    let in_v2 = |droplets: Value| changed("lb-1", json!({ "droplet_ids": droplets, "vpc_uuid": "v-2" }));
+    let cloud = cloud.on(GET, one(&in_v2(json!([100])))).on(PUT, one(&in_v2(json!([100, 101]))));
+    assert_eq!(addresses(&ensure(&config(), &settled_service(&[]), &nodes())), both());
+    assert_eq!(body(&cloud, cloud.requests().len() - 1)["droplet_ids"], json!([100, 101]));
     // Of a cloud that does not tell VPCs nobody is to blame.
     let cloud = FakeCloud::new()
         .on(GET, one(&outdated(&json!([100, 101]))))
@@ -163,6 +171,10 @@ fn no_load_balancer_is_left_without_any_droplet() {
         .on(PUT, one(&updated(&json!([9]))));
     goes_without(&ensure(&config(), &settled_service(&[]), only), "delete node");
     assert_eq!(body(&cloud, 3)["droplet_ids"], json!([9]));
+    // Where it has no other, the same is not written again.
+    let cloud = FakeCloud::new().on(GET, one(&outdated(&json!([101])))).on(PUT, no_such()).on(DROPLET, not_found());
+    assert_eq!(failure(&ensure(&config(), &settled_service(&[]), only)), (Reaction::Retry, None));
+    assert_eq!(routes(&cloud), [GET, PUT, DROPLET]);
     // None is made without either.
     let cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, no_such()).on(DROPLET, not_found());
     let done = ensure(&config(), &service(&[]), only);
@@ -257,6 +269,17 @@ fn of_many_those_are_asked_for_that_the_cloud_names_and_the_listing_lacks() {
     assert_eq!(routes(&cloud), [GET, PUT, DROPLETS, DROPLET, PUT]);
     let wanted: Vec<u64> = (102..=140).filter(|id| *id != 120).collect();
     assert_eq!(body(&cloud, 4)["droplet_ids"], json!(wanted));
+    // The cloud names none: the listing alone says which one is missing.
+    let listed: Vec<Value> = (102..=140).map(|id| json!({ "id": id, "vpc_uuid": "v-1" })).collect();
+    let listed = json!({ "droplets": listed, "meta": { "total": listed.len() } }).to_string();
+    let cloud = FakeCloud::new()
+        .on(GET, one(&updated(&json!([]))))
+        .on(PUT, no("some of the droplets do not exist"))
+        .on(DROPLETS, Reply::json(200, listed))
+        .on(DROPLET, not_found())
+        .on(PUT, one(&updated(&json!([]))));
+    assert!(told(&ensure(&config(), &settled_service(&[]), &all)).contains("n101"));
+    assert_eq!(routes(&cloud), [GET, PUT, DROPLETS, DROPLET, PUT]);
     // Where there is no listing, twenty are.
     let cloud =
         FakeCloud::new().on(GET, one(&updated(&json!([])))).on(PUT, no_such()).always(DROPLETS, Reply::status(401));
