@@ -228,7 +228,9 @@ impl Credentials {
         self.given_changes().wrapping_add(self.captured.changes().rotate_left(32))
     }
 
-    fn given_changes(&self) -> u64 {
+    /// Another number whenever a given value changes.
+    #[must_use]
+    pub(crate) fn given_changes(&self) -> u64 {
         self.given.values().map(|given| given.state.lock().changes).sum()
     }
 

@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use crate::credentials::Credentials;
 use crate::redact::{Origin, Redactor, TooLarge, placeholder};
@@ -22,6 +22,15 @@ pub struct ProcessSecrets {
     all: Arc<Mutex<Vec<Weak<Credentials>>>>,
     /// Whose captured values count as well.
     own: Weak<Credentials>,
+    /// What the newest veil looks for: a veil is asked for several times in a call, and secrets change a few times a day.
+    newest: Arc<RwLock<Option<Joined>>>,
+}
+
+/// What looks for the secrets of several credentials, and their versions when it was made. These are no credentials in use; but while they are
+/// known here, no others are at their places in memory.
+struct Joined {
+    of: Vec<(Weak<Credentials>, u64)>,
+    redactor: Arc<Redactor>,
 }
 
 impl ProcessSecrets {
@@ -33,24 +42,45 @@ impl ProcessSecrets {
         all.retain(|other| other.strong_count() > 0);
         all.push(Weak::clone(&own));
         drop(all);
-        Self { own, ..self }
+        Self { own, newest: Arc::default(), ..self }
     }
 
     /// What replaces all that is secret now.
     #[must_use]
     pub fn veil(&self) -> Veil {
         let all: Vec<Arc<Credentials>> = self.all.lock().iter().filter_map(Weak::upgrade).collect();
-        let is_own = |one: &Arc<Credentials>| std::ptr::eq(Arc::as_ptr(one), self.own.as_ptr());
-        let redactor = |one| if is_own(one) { one.redactor() } else { one.given_redactor() };
-        let redactors: Result<Vec<Redactor>, TooLarge> = all.iter().map(redactor).collect();
-        let joined = |all: Vec<Redactor>| all.into_iter().reduce(|all, one| all.and(&one)).unwrap_or_default();
-        Veil { redactor: redactors.map(joined), all }
+        let is_of_all = |joined: &&Joined| {
+            let is = |((of, version), one): (&(Weak<Credentials>, u64), &Arc<Credentials>)| {
+                std::ptr::eq(of.as_ptr(), Arc::as_ptr(one)) && *version == self.version(one)
+            };
+            joined.of.len() == all.len() && joined.of.iter().zip(&all).all(is)
+        };
+        let newest = self.newest.read().as_ref().filter(is_of_all).map(|joined| Arc::clone(&joined.redactor));
+        Veil { redactor: newest.map_or_else(|| self.join(&all), Ok), all }
+    }
+
+    fn join(&self, all: &[Arc<Credentials>]) -> Result<Arc<Redactor>, TooLarge> {
+        // Asked before the values are: a later one is joined again, and none is missed.
+        let of = all.iter().map(|one| (Arc::downgrade(one), self.version(one))).collect();
+        let redactor = |one: &Arc<Credentials>| if self.is_own(one) { one.redactor() } else { one.given_redactor() };
+        let redactors: Vec<Redactor> = all.iter().map(redactor).collect::<Result<_, _>>()?;
+        let redactor = Arc::new(redactors.into_iter().reduce(|all, one| all.and(&one)).unwrap_or_default());
+        *self.newest.write() = Some(Joined { of, redactor: Arc::clone(&redactor) });
+        Ok(redactor)
+    }
+
+    fn is_own(&self, one: &Arc<Credentials>) -> bool {
+        std::ptr::eq(Arc::as_ptr(one), self.own.as_ptr())
+    }
+
+    fn version(&self, one: &Arc<Credentials>) -> u64 {
+        if self.is_own(one) { one.version() } else { one.given_changes() }
     }
 }
 
 /// Replaces what is secret. For one call, or one line: there may be other secrets later.
 pub struct Veil {
-    redactor: Result<Redactor, TooLarge>,
+    redactor: Result<Arc<Redactor>, TooLarge>,
     all: Vec<Arc<Credentials>>,
 }
 

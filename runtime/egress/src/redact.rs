@@ -79,9 +79,9 @@ impl RedactorCache {
 /// What is looked for together.
 struct Search {
     automaton: NFA,
-    /// Where it begins, and which bytes lead away from there: nearly all do not, and need no look at the automaton.
+    /// Where it begins, and which two bytes lead away from there, a bit for each two: nearly all do not, and need no look at the automaton.
     start: StateID,
-    opens: [bool; 256],
+    pairs: Box<[u64]>,
     values: Vec<Value>,
     /// By number of the needle, which of the values is its.
     owners: Vec<usize>,
@@ -210,8 +210,11 @@ impl Redactor {
         let able = self.searches.iter().chain(&self.rest).filter(|search| bytes.len() >= search.shortest);
         able.filter_map(|search| {
             let mut state = search.start;
-            bytes.iter().find_map(|byte| {
-                state = search.next(state, *byte);
+            with_next(bytes).find_map(|(byte, next)| {
+                if search.stays(state, byte, next) {
+                    return None;
+                }
+                state = search.automaton.next_state(Anchored::No, state, byte);
                 let all = if search.automaton.is_match(state) { search.automaton.match_len(state) } else { 0 };
                 (0..all).filter_map(|index| search.owner(state, index)).find(|value| is_meant(value))
             })
@@ -272,14 +275,14 @@ fn pieces<'a>(searches: &'a [Arc<Search>], bytes: &[u8]) -> Vec<Piece<'a>> {
     if searches.is_empty() {
         return pieces;
     }
-    for (end, byte) in (1_usize..).zip(bytes) {
+    for (end, (byte, next)) in (1_usize..).zip(with_next(bytes)) {
         let mut longest: Option<(usize, &str)> = None;
         for (search, state) in &mut searches {
-            // Nothing is found where a search begins, and nearly all bytes lead nowhere.
-            if search.stays(*state, *byte) {
+            // Nothing is found where a search begins.
+            if search.stays(*state, byte, next) {
                 continue;
             }
-            *state = search.automaton.next_state(Anchored::No, *state, *byte);
+            *state = search.automaton.next_state(Anchored::No, *state, byte);
             if search.automaton.is_match(*state) {
                 // The first of them is the longest.
                 let found = search.found(*state, 0);
@@ -294,6 +297,12 @@ fn pieces<'a>(searches: &'a [Arc<Search>], bytes: &[u8]) -> Vec<Piece<'a>> {
         }
     }
     pieces
+}
+
+/// Each byte with the one after it.
+fn with_next(bytes: &[u8]) -> impl Iterator<Item = (u8, Option<u8>)> {
+    let next = bytes.iter().skip(1).copied().map(Some).chain([None]);
+    bytes.iter().copied().zip(next)
 }
 
 fn everything<'a>(bytes: &[u8]) -> Vec<Piece<'a>> {
@@ -347,20 +356,29 @@ impl Search {
     fn new(automaton: NFA, values: Vec<Value>, owners: Vec<usize>, shortest: usize) -> Self {
         // It is built for searches that begin anywhere.
         let start = automaton.start_state(Anchored::No).unwrap_or_default();
-        let mut opens = [false; 256];
-        for (opens, byte) in opens.iter_mut().zip(0_u8..=255) {
-            *opens = automaton.next_state(Anchored::No, start, byte) != start;
+        let from = |state, byte| automaton.next_state(Anchored::No, state, byte);
+        let mut pairs = vec![0_u64; 1 << 10].into_boxed_slice();
+        for byte in 0_u8..=255 {
+            let first = from(start, byte);
+            // Where the second byte leads to by itself, the first one has opened nothing.
+            let opens = |next: &u8| automaton.is_match(first) || from(first, *next) != from(start, *next);
+            for next in (0_u8..=255).filter(|next| first != start && opens(next)) {
+                let (word, bit) = place(byte, next);
+                if let Some(word) = pairs.get_mut(word) {
+                    *word |= bit;
+                }
+            }
         }
-        Self { automaton, start, opens, values, owners, shortest }
+        Self { automaton, start, pairs, values, owners, shortest }
     }
 
-    /// Whether it is where it began, and a byte does not lead away from there.
-    fn stays(&self, state: StateID, byte: u8) -> bool {
-        state == self.start && self.opens.get(usize::from(byte)) == Some(&false)
-    }
-
-    fn next(&self, state: StateID, byte: u8) -> StateID {
-        if self.stays(state, byte) { state } else { self.automaton.next_state(Anchored::No, state, byte) }
+    /// Whether it is where it began, and nothing that it looks for begins with a byte and the next one.
+    fn stays(&self, state: StateID, byte: u8, next: Option<u8>) -> bool {
+        let opens = |next| {
+            let (word, bit) = place(byte, next);
+            self.pairs.get(word).is_none_or(|word| word & bit != 0)
+        };
+        state == self.start && !next.is_none_or(opens)
     }
 
     /// Length and placeholder of what is found in this state.
@@ -374,6 +392,12 @@ impl Search {
         let needle = self.automaton.match_pattern(state, index);
         self.owners.get(needle.as_usize()).and_then(|owner| self.values.get(*owner))
     }
+}
+
+/// Where the bit of two bytes is.
+fn place(byte: u8, next: u8) -> (usize, u64) {
+    let pair = u16::from_be_bytes([byte, next]);
+    (usize::from(pair / 64), 1_u64.wrapping_shl(u32::from(pair % 64)))
 }
 
 #[cfg(test)]

@@ -133,8 +133,11 @@ impl Signed {
     #[must_use]
     pub(crate) fn replaced(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         let mut state = self.0.lock();
+        if state.forms.is_empty() {
+            return None;
+        }
         state.forget_old(Instant::now());
-        let found = if state.forms.is_empty() { Vec::new() } else { state.found(bytes) };
+        let found = state.found(bytes);
         drop(state);
         let mut done = 0;
         let mut replaced = Vec::with_capacity(if found.is_empty() { 0 } else { bytes.len() });

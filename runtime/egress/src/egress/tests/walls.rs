@@ -281,6 +281,19 @@ async fn what_one_cloud_gives_as_a_token_changes_no_request_of_another_provider(
     }
 }
 
+/// What a veil looks for is kept for the next one.
+#[tokio::test]
+async fn a_veil_hides_the_secrets_of_providers_that_have_come_and_not_of_those_that_have_gone() {
+    let secrets = ProcessSecrets::default();
+    let cloud = Cloud::start(|_| ok("{}"));
+    let said = || secrets.veil().text(SECRET).into_owned();
+    for _ in 0..2 {
+        assert_eq!(said(), SECRET);
+        let _egress = open_among(&secrets, &cloud, vec![("token", vec![header("authorization")])], &[]).unwrap();
+        assert_eq!(said(), "(credential token)");
+    }
+}
+
 /// A refusal came back cleaned: it said whether the component had guessed a secret, without a request.
 #[tokio::test]
 async fn a_refusal_does_not_say_whether_a_secret_was_guessed() {
