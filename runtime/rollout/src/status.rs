@@ -53,7 +53,7 @@ pub struct UnreadableCredential {
 pub struct Times {
     /// From the change to the bytes, in milliseconds: with the time in which they had to stay the same.
     pub read_ms: f64,
-    /// The compiler, in milliseconds.
+    /// The compiler, in milliseconds, with the wait for it: it compiles one component at a time.
     pub compile_ms: f64,
     /// From the unpacked bytes to the end of the exchange, without the compiler, in milliseconds: all other steps of the gate.
     pub takeover_ms: f64,

@@ -179,6 +179,7 @@ impl Sandbox {
         wasi: bool,
         effort: Effort,
     ) -> Result<Component, LoadError> {
+        let start = Instant::now();
         // Never closed: `self` owns it.
         let turn = Arc::clone(&self.compiling).acquire_owned().await;
         let sandbox = self.clone();
@@ -186,7 +187,6 @@ impl Sandbox {
             // Kept here: who gives up waiting does not stop the compiler.
             let _turn = turn;
             let summary = ComponentSummary::read(&bytes, &limits, wasi)?;
-            let start = Instant::now();
             let linked =
                 on_threads_of_its_own(effort, || sandbox.machine_for(effort).compile(&bytes, &summary, &sandbox.home))?;
             Ok((summary, linked, start.elapsed()))

@@ -90,7 +90,7 @@ impl Component {
         self
     }
 
-    /// How long the compiler took.
+    /// How long the compiler took, with the wait for it: it compiles one component at a time.
     #[must_use]
     pub const fn compiling(&self) -> Duration {
         self.compiling

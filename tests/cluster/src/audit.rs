@@ -80,10 +80,15 @@ pub(crate) fn length(folder: &Path) -> usize {
     std::fs::metadata(folder.join(LOG_FILE)).map_or(0, |log| usize::try_from(log.len()).unwrap_or(usize::MAX))
 }
 
-/// All writes after the first `from` bytes, in the order in which they were received.
+/// All writes after the first `from` bytes, in the order in which they were received. A line that was not complete by then is of before.
 pub(crate) fn read(folder: &Path, from: usize) -> Result<Vec<Write>> {
     let text = std::fs::read_to_string(folder.join(LOG_FILE)).context("there is no audit log: Settings::audit")?;
-    let text = text.get(from..).unwrap_or_default();
+    let lines = text.split_inclusive('\n').scan(0, |end, line| {
+        let begin = *end;
+        *end += line.len();
+        Some((begin, line))
+    });
+    let text: String = lines.skip_while(|(begin, _)| *begin < from).map(|(_, line)| line).collect();
     // The last line may not be complete yet.
     let complete = text.rsplit_once('\n').map_or("", |(lines, _)| lines);
     let mut writes = complete.lines().map(parse).collect::<Result<Vec<Write>>>()?;
@@ -98,4 +103,32 @@ fn parse(line: &str) -> Result<Write> {
     let resource = if subresource.is_empty() { resource } else { format!("{resource}/{subresource}") };
     let status = response_status.code;
     Ok(Write { user: user.username, verb, resource, namespace, name, status, received: request_received_timestamp })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The API server was writing when another test took its control plane over, and the rest of that line was no JSON.
+    #[test]
+    fn a_line_that_was_not_complete_is_of_before_and_one_that_is_not_complete_is_of_later() {
+        let line = |user: &str| {
+            let time = "2026-11-29T17:01:44.749895Z";
+            format!(r#"{{"user":{{"username":"{user}"}},"verb":"patch","requestReceivedTimestamp":"{time}"}}"#)
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let (one, two) = (format!("{}\n", line("one")), format!("{}\n", line("two")));
+        std::fs::write(folder.path().join(LOG_FILE), [&one, &two, r#"{"user":{"#].concat()).unwrap();
+        for (from, users) in [
+            (0, &["one", "two"][..]),
+            (5, &["two"]),
+            (one.len() - 1, &["two"]),
+            (one.len(), &["two"]),
+            (one.len() + 1, &[]),
+            (one.len() + two.len(), &[]),
+        ] {
+            let writes = read(folder.path(), from).unwrap();
+            assert_eq!(writes.iter().map(|write| write.user.as_str()).collect::<Vec<_>>(), users, "{from}");
+        }
+    }
 }

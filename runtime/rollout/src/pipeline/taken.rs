@@ -25,7 +25,7 @@ pub(crate) struct Taken {
     pub(crate) missed: Option<Report>,
     /// It was opened with another configuration than the last good one has.
     pub(crate) is_apart: bool,
-    /// How long the compiler took.
+    /// How long the compiler took, with the wait for it.
     pub(crate) compiling: Duration,
     /// All from the first byte on.
     pub(crate) took: Duration,
