@@ -404,7 +404,7 @@ pub(super) fn differ(wanted: &[desired::Member], has: &[octavia::Member], in_ful
 /// In all that was seen of it.
 fn is_same(member: &desired::Member, has: &octavia::Member, in_full: bool) -> bool {
     let same_details = || member.monitor_port == has.monitor_port && is_in_subnet(member, has);
-    member.name == has.name && is_at(member, has) && (!in_full || same_details())
+    is_at(member, has) && (!in_full || same_details())
 }
 
 /// By address and port: Octavia keeps addresses in the spelling that they came in.

@@ -279,20 +279,6 @@ fn nodes_are_followed_to_the_pool_that_a_listener_has_now() {
     }
 }
 
-/// People read it in Octavia. The Go manager compares it, too.
-#[test]
-fn a_node_that_has_taken_the_place_of_another_with_its_address_gives_the_member_its_name() {
-    let line = "load-balancer PUT /lbaas/pools/pool-1/members";
-    let renamed = Backend { name: "node-3".to_owned(), ..node(2) };
-    for call in [ensure, update_backends] {
-        let cloud = whole().on(line, accepted());
-        call(&usual(), &host(), &settled(&[]), &[node(1), renamed.clone()]);
-        let [(written, body)] = &writes(&cloud)[..] else { panic!("{:?}", cloud.lines()) };
-        let name = |at: usize| &body["members"][at]["name"];
-        assert_eq!((written.as_str(), name(0), name(1)), (line, &json!("node-1"), &json!("node-3")));
-    }
-}
-
 /// It serves its clients with what the Service does not ask for.
 #[test]
 fn a_listener_of_another_protocol_is_replaced_also_where_only_nodes_are_followed() {
