@@ -196,7 +196,8 @@ impl Work<'_> {
         let message =
             format!("loadbalancer {} has gone into ERROR state, please check Octavia for details", balancer.id);
         let is_others = !self.is_made(balancer) || self.is_shared(balancer)?;
-        let is_unserved = create::is_unserved(&balancer.id);
+        // Another replica may have published it since.
+        let is_unserved = create::is_unserved(&balancer.id) && self.service.ingress.is_empty();
         let may_go = self.spec.recreates || (is_unserved && self.service.annotation(names::RECREATE).is_none());
         if !may_go || is_others || !spec_names.are_own(&balancer.tags) {
             let way_out = if is_others {
