@@ -10,7 +10,7 @@ use std::time::Duration;
 use ccm_sdk::cidr::{Cidr, bits};
 use ccm_sdk::routes::{self, Outcome, Route, State, Wish};
 use ccm_sdk::types::{Address, AddressType, Failure, Node};
-use ccm_sdk::{cache, log};
+use ccm_sdk::{cache, log, quoted};
 
 use crate::config::Config;
 use crate::{Cloudlycke, read_config};
@@ -127,7 +127,7 @@ impl Table {
 
     fn make(&mut self, wish: &Wish) -> Outcome {
         let Some(network) = Cidr::masked(&wish.destination_cidr) else {
-            let message = format!("{:?} is not a network in CIDR notation", wish.destination_cidr);
+            let message = format!("{} is not a network in CIDR notation", quoted(&wish.destination_cidr));
             return Outcome { failure: Some(Failure::invalid(message)), ..done(None) };
         };
         let hop = hop(&network, &wish.node_addresses).unwrap_or(NONE).to_owned();

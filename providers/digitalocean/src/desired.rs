@@ -213,9 +213,10 @@ pub(crate) fn differences(has: &Balancer, wants: &Spec) -> Vec<String> {
     parts.into_iter().filter(|(differs, _)| *differs).map(|(_, part)| part.to_owned()).collect()
 }
 
+/// Those that a tag chooses are others tomorrow.
 pub(crate) fn members_differ(has: &Balancer, wants: &Spec) -> bool {
     let members = |ids: &[u64]| backends::in_order(ids.to_vec());
-    members(&has.droplet_ids) != members(&wants.droplet_ids)
+    !has.tag.is_empty() || members(&has.droplet_ids) != members(&wants.droplet_ids)
 }
 
 /// A cloud may write addresses otherwise than whoever asked for them.

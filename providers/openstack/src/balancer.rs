@@ -392,7 +392,7 @@ impl Work<'_> {
     fn plan(&self, balancer: &Balancer, ports: &[Port]) -> Result<Vec<Step>, Failure> {
         let seen = Seen::read(balancer, self.uid(), ports)?;
         self.know(balancer, &seen.listeners);
-        self.check_moves(ports, &seen)?;
+        self.check_moves(balancer, ports, &seen)?;
         plan::steps(self, balancer, ports, &seen)
     }
 

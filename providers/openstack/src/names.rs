@@ -201,6 +201,15 @@ pub(crate) fn is_floating_ip_of(description: &str, balancer: &str) -> bool {
     named().is_some_and(|named| named == balancer)
 }
 
+/// Whether the Go manager made a floating IP for a Service that is called as that of a load balancer with this name, in whatever cluster.
+pub(crate) fn is_floating_ip_of_namesake(description: &str, balancer: &str) -> bool {
+    let named =
+        description.strip_prefix(FLOATING).and_then(|rest| rest.strip_prefix(' ')?.split_once(" from cluster "));
+    named.is_some_and(|(service, cluster)| {
+        !cluster.contains(" (UID ") && service_of(balancer).as_deref() == Some(service)
+    })
+}
+
 /// Whether a tag names a Service, of whatever cluster.
 pub(crate) fn is_of_service(tag: &str) -> bool {
     tag.starts_with(PREFIX)

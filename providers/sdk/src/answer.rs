@@ -235,6 +235,14 @@ fn one_line(text: &str) -> String {
     }
 }
 
+/// How the message of a failure without an answer ends, where the request must not be sent twice.
+const MAYBE_ARRIVED: &str = "; the request may have arrived";
+
+/// Whether a failure is about a request that must not be sent twice, and may have arrived. A failure has no other place for it.
+pub(crate) fn may_have_arrived(failure: &Failure) -> bool {
+    failure.message.ends_with(MAYBE_ARRIVED)
+}
+
 /// There is no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unanswered {
@@ -252,7 +260,7 @@ impl Unanswered {
             failure.message = format!("{}: {}", request.operation, failure.message);
         }
         if maybe_sent && request.effect == Effect::Once {
-            failure.message.push_str("; the request may have arrived");
+            failure.message.push_str(MAYBE_ARRIVED);
         }
         Self { failure, maybe_sent }
     }

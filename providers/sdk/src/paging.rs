@@ -69,7 +69,8 @@ const AT_ONCE: usize = 16;
 
 impl Paging {
     /// Parameters for the number of the page, from 1, and for its size. The first page tells the total, and the rest is asked
-    /// for at once; without a total, a page with fewer items than the first is the last.
+    /// for at once; without a total, a page with fewer items than `per_page`, or than the first, is the last, so `per_page` must not
+    /// be more than the cloud gives.
     pub const fn numbered(page: &'static str, size: &'static str, per_page: usize) -> Self {
         Self::new(Shape::Numbered { page, size, per_page: Some(per_page) })
     }

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | the call ends between a write and its note | what is in the cache is taken out before a write, and put there after it: there is a new plan. Where the cloud does not show that it is at work ([`Steps::noted`]), that a write was begun is kept apart: while the new plan has the same step, nothing is written for a minute |
 //! | the process ends there too | there is a new plan. Whoever makes it for a cloud that does not show its work can ask for its jobs |
+//! | a write has no answer, and may have arrived ([`Unanswered::maybe_sent`](crate::Unanswered::maybe_sent)) | as where the call ends: with [`Steps::noted`], nothing is written for a minute while the new plan has the same step |
 //! | another process went on, and this one has a plan of before | with [`Steps::noted`] its job on the Service says so; else a plan that nobody followed for four looks is not followed |
 //!
 //! What is asked about one load balancer must hold one [lock](crate::load_balancers::Guest::locks).
@@ -84,6 +85,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::answer::may_have_arrived;
 use crate::cache;
 use crate::done::Done;
 use crate::types::{Failure, Service};
@@ -116,7 +118,8 @@ pub trait Work {
     ///
     /// # Errors
     ///
-    /// It was refused, or nobody knows. The next call makes a new plan.
+    /// It was refused, or nobody knows. The next call makes a new plan. An answer of 5xx counts as refused: where your cloud may have
+    /// begun the work nevertheless, look for it in [`plan`](Self::plan).
     fn write(&self, step: &Self::Step) -> Result<Option<String>, Failure>;
 
     /// How far the cloud is with a write.
@@ -232,7 +235,9 @@ impl<'a> Steps<'a> {
                 cache::put_json(&self.begun_key(), &step, UNHEARD);
             }
             let written = work.write(&step);
-            cache::forget(&self.begun_key());
+            if !written.as_ref().is_err_and(may_have_arrived) {
+                cache::forget(&self.begun_key());
+            }
             let job = written.map_err(|failure| failure.context(&step))?;
             done.changed(step.to_string());
             let Some(job) = job else {

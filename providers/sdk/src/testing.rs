@@ -342,13 +342,13 @@ impl State {
     }
 }
 
-/// Puts a placeholder where the captured value was.
 /// As the host tells it: without a slash at its end.
 fn path_of(base_url: &str) -> String {
     let path = base_url.split_once("://").and_then(|(_, rest)| rest.split_once('/')).map_or("", |(_, path)| path);
     if path.is_empty() { String::new() } else { format!("/{}", path.trim_end_matches('/')) }
 }
 
+/// Puts a placeholder where the captured value was.
 fn hide(response: &mut Response, capture: &Capture) {
     let placeholder = format!("(credential {})", capture.credential);
     match &capture.source {

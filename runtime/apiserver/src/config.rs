@@ -58,7 +58,8 @@ pub async fn config_from(flag: &str, kubeconfig: Option<&Path>, master: Option<&
         }
     };
     if let Some(master) = master {
-        config.cluster_url = master.parse().with_context(|| format!("--master {master} is not a URL"))?;
+        // Not repeated: it may have a password.
+        config.cluster_url = master.parse().context("--master is not a URL")?;
     }
     check_address(&config.cluster_url).with_context(|| match (master, kubeconfig) {
         (Some(_), _) => "--master".to_owned(),
@@ -102,6 +103,8 @@ mod tests {
             assert!(format!("{error:#}").ends_with(wanted), "{master}: {error:#}");
         }
         assert!(config(None, Some("https://user:password@127.0.0.1:6443")).await.is_ok());
+        let error = format!("{:#}", config(None, Some("https://user:pass^word@127.0.0.1:6443")).await.unwrap_err());
+        assert!(error.starts_with("--master is not a URL") && !error.contains("word"), "{error}");
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("config");
         let text = r#"{"clusters":[{"name":"c","cluster":{"server":"192.0.2.7:6443"}}],

@@ -39,7 +39,8 @@ pub fn observed(client: &Client) -> (Client, Observed) {
 async fn ask(client: &Client, seen: &watch::Sender<Seen>, request: Request<Body>) -> kube::Result<Response<Body>> {
     let (is_watch, asked) = (is_watch(request.uri()), Moment::now());
     let page = later_page(request.uri()).map(ToOwned::to_owned);
-    seen.send_modify(|seen| seen.asked(asked));
+    let is_list = !is_watch && page.is_none();
+    seen.send_modify(|seen| seen.asked(asked, is_list));
     let answered = async {
         let answer = client.send(request).await?;
         if answer.status().is_success() { Ok((answer, None)) } else { refused(answer).await }
@@ -132,6 +133,8 @@ struct Seen {
     unanswered: Option<Moment>,
     /// Begin of the first request since the last watch that began well.
     unwatched: Option<Moment>,
+    /// How many lists have begun since then.
+    lists: usize,
     /// The last one since then.
     failure: Option<Failure>,
     /// Since then as well. Once it is older than [`GRACE`], whatever else goes wrong, such as a restart of the API server, does not give a right
@@ -140,9 +143,10 @@ struct Seen {
 }
 
 impl Seen {
-    fn asked(&mut self, now: Moment) {
+    fn asked(&mut self, now: Moment, is_list: bool) {
         self.unanswered.get_or_insert(now);
         self.unwatched.get_or_insert(now);
+        self.lists = self.lists.saturating_add(usize::from(is_list));
     }
 
     /// A list that can be had says nothing about the watch, and a page nothing but that the same one can be had.
@@ -150,6 +154,7 @@ impl Seen {
         self.unanswered = None;
         if is_watch {
             self.unwatched = None;
+            self.lists = 0;
             self.failure = None;
             self.missing = None;
         } else if page.is_some() {
@@ -171,7 +176,11 @@ impl Seen {
     }
 
     fn unanswered(&self, since: Moment) -> Away {
-        let why = self.failure.as_ref().map_or("the API server does not answer", |failure| failure.why.as_str());
+        let silent = match self.unanswered {
+            Some(begun) if begun.is_long_ago() => "the API server does not answer",
+            _ => "lists are answered, and no watch follows: something in between may answer them",
+        };
+        let why = self.failure.as_ref().map_or(silent, |failure| failure.why.as_str());
         Away { since: since.time, why: why.to_owned(), lacks_right: false }
     }
 
@@ -219,8 +228,9 @@ impl Observed {
     /// It does not, for longer than [`GRACE`].
     pub fn hears(&self) -> Result<(), Away> {
         let seen = self.seen.borrow();
-        // A list of many pages may take longer.
-        let is_in_vain = seen.failure.is_some() || seen.unanswered.is_some_and(|since| since.is_long_ago());
+        // A list of many pages may take longer. One that was answered and cannot be read is followed by the next one.
+        let is_silent = seen.unanswered.is_some_and(|since| since.is_long_ago());
+        let is_in_vain = seen.failure.is_some() || is_silent || seen.lists > 1;
         match seen.unwatched {
             Some(since) if is_in_vain && since.is_long_ago() => Err(seen.unheard(since)),
             _ => Ok(()),

@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tracing::instrument::WithSubscriber as _;
 use tracing::{Instrument as _, Span};
@@ -64,7 +64,8 @@ impl Batcher {
     /// dropping it ends the calls.
     pub fn new<I: Instances>(instances: Arc<I>, settings: BatchSettings) -> (Self, impl Future<Output = ()> + Send) {
         // Callers wait when it is full; twice a batch keeps the next one ready.
-        let (queue, lookups) = mpsc::channel(settings.max_nodes.get().saturating_mul(2));
+        let room = settings.max_nodes.get().saturating_mul(2).min(Semaphore::MAX_PERMITS);
+        let (queue, lookups) = mpsc::channel(room);
         (Self { queue }, run(instances, settings, lookups))
     }
 
@@ -335,6 +336,13 @@ mod tests {
         for answer in answers {
             assert_eq!(answer.unwrap_err().message, "the provider gave 2 findings for 3 nodes");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_of_any_size_can_be_set() {
+        let settings = BatchSettings { max_nodes: NonZeroUsize::MAX, ..BatchSettings::default() };
+        let (_, answers) = answers(settings, vec![("a".to_owned(), Need::Metadata)]).await;
+        assert!(answers.iter().all(Result::is_ok));
     }
 
     #[tokio::test(start_paused = true)]

@@ -44,6 +44,7 @@ use kube::Client;
 
 use crate::ask::{Access, objects, pods};
 use crate::paste::Paste;
+use crate::plain::without_keys;
 use finding::{Check, Finding};
 use leases::Led;
 use provider::{Judge, Providers};
@@ -187,7 +188,7 @@ async fn reach(access: &Access) -> (Vec<Finding>, Option<(Client, Clock)>) {
         }
         Err(error) => {
             let fix = "correct --kubeconfig or --master";
-            (vec![Check::ApiServer.wrong(format!("{error:#}"), fix)], None)
+            (vec![Check::ApiServer.wrong(without_keys(&error, &format!("{error:#}")), fix)], None)
         }
     }
 }
@@ -266,6 +267,35 @@ mod tests {
         });
         let client = Client::new(service, "default");
         Box::pin(of_cluster(&client, Clock::default(), settings())).await
+    }
+
+    /// It was printed byte by byte, in what people paste into an issue.
+    #[tokio::test]
+    async fn a_key_without_line_breaks_in_a_kubeconfig_is_not_repeated() {
+        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: String| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let made = rcgen::generate_simple_self_signed(["admin".to_owned()]).unwrap();
+        let certificate = file("tls.crt", made.cert.pem());
+        let key = file("tls.key", made.signing_key.serialize_pem().replace('\n', "\\n"));
+        let config = serde_json::json!({
+            "clusters": [{
+                "name": "c",
+                "cluster": { "server": "https://127.0.0.1:6443", "certificate-authority": certificate },
+            }],
+            "users": [{ "name": "u", "user": { "client-certificate": certificate, "client-key": key } }],
+            "contexts": [{ "name": "x", "context": { "cluster": "c", "user": "u" } }],
+            "current-context": "x",
+        });
+        let access = Access { kubeconfig: Some(file("config", config.to_string())), master: None };
+        let (findings, cluster) = reach(&access).await;
+        let [Finding { found, judgement: Judgement::Wrong, .. }] = findings.as_slice() else { panic!("{findings:?}") };
+        assert!(cluster.is_none() && found.contains("it is not PEM, or has lost its line breaks"), "{found}");
+        assert!(!found.contains("45, 45"), "{found}");
     }
 
     #[tokio::test(start_paused = true)]

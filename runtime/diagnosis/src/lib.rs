@@ -39,6 +39,6 @@ pub use explain::{
     Answer, AskedOfDryRun, ExplainSettings, Explained, Explanation, Target, Wanted, WouldWrite, asked, explain,
 };
 pub use paste::{LEASE, Paste, word};
-pub use plain::{about, shown};
+pub use plain::{about, shown, without_keys};
 pub use uninstall::{Remains, UninstallSettings, uninstall};
 pub use verdict::Verdict;

@@ -3,11 +3,22 @@
 use std::fmt::Write as _;
 
 use ccm_cloud::is_plain;
+use rustls::pki_types::pem;
 
 /// A text in one line, without line ends and what else a terminal obeys.
 pub(crate) fn one_line(text: &str) -> String {
     let plain: String = text.chars().map(|c| if is_plain(c) { c } else { ' ' }).collect();
     plain.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What is told of an error, without lines of PEM: the library repeats one that it cannot read, and a key without line breaks is one line.
+#[must_use]
+pub fn without_keys(error: &anyhow::Error, told: &str) -> String {
+    let repeats = |error: &&pem::Error| {
+        matches!(error, pem::Error::IllegalSectionStart { .. } | pem::Error::MissingSectionEnd { .. })
+    };
+    let all = error.chain().filter_map(|cause| cause.downcast_ref::<pem::Error>()).filter(repeats);
+    all.fold(told.to_owned(), |told, one| told.replace(&one.to_string(), "it is not PEM, or has lost its line breaks"))
 }
 
 /// No time that is told is longer: 100 years, in seconds. What answers in the place of a host may say anything.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use parking_lot::Mutex;
 use quick_cache::Weighter;
 use tokio::time::Instant;
 
@@ -10,18 +12,19 @@ pub(crate) const MAX_KEY: usize = 1024;
 
 #[derive(Clone)]
 struct CachedValue {
-    value: Vec<u8>,
+    /// Whoever reads it shares it: a copy is counted by whoever makes one.
+    value: Bytes,
     /// None: longer than the clock can say.
     expires: Option<Instant>,
 }
 
 #[derive(Clone)]
-struct Bytes;
+struct Weight;
 
 /// What an entry takes besides key and value: 4 MiB of empty values once took 140 MB.
 const ENTRY_BYTES: usize = 256;
 
-impl Weighter<String, CachedValue> for Bytes {
+impl Weighter<String, CachedValue> for Weight {
     fn weight(&self, key: &String, entry: &CachedValue) -> u64 {
         let bytes = key.len().saturating_add(entry.value.len()).saturating_add(ENTRY_BYTES);
         u64::try_from(bytes).unwrap_or(u64::MAX)
@@ -30,7 +33,8 @@ impl Weighter<String, CachedValue> for Bytes {
 
 /// A cache of at most so many bytes. What is used least goes first.
 pub struct Cache {
-    entries: quick_cache::sync::Cache<String, CachedValue, Bytes>,
+    /// Not the variant with shards: each of those would have its part of the capacity, and one value may be as large as nearly all of it.
+    entries: Mutex<quick_cache::unsync::Cache<String, CachedValue, Weight>>,
     capacity: u64,
 }
 
@@ -42,15 +46,17 @@ impl Cache {
     /// An empty cache of `capacity` bytes: keys, values, and 256 for each of them.
     #[must_use]
     pub fn new(capacity: u64) -> Self {
-        Self { entries: quick_cache::sync::Cache::with_weighter(1024, capacity, Bytes), capacity }
+        let entries = quick_cache::unsync::Cache::with_weighter(1024, capacity, Weight);
+        Self { entries: Mutex::new(entries), capacity }
     }
 
     /// The value of `key`, while it lives and was not pushed out.
     #[must_use]
-    pub fn get(&self, key: &str) -> Option<Vec<u8>> {
-        let entry = self.entries.get(key)?;
+    pub fn get(&self, key: &str) -> Option<Bytes> {
+        let mut entries = self.entries.lock();
+        let entry = entries.get(key).cloned()?;
         if entry.expires.is_some_and(|end| end <= Instant::now()) {
-            self.entries.remove(key);
+            entries.remove(key);
             return None;
         }
         Some(entry.value)
@@ -58,28 +64,29 @@ impl Cache {
 
     /// Keeps `value` for `ttl` or less. What does not fit at all is not kept.
     pub fn put(&self, key: String, value: Vec<u8>, ttl: Duration) {
-        let entry = CachedValue { value, expires: Instant::now().checked_add(ttl) };
-        if key.len() > MAX_KEY || Bytes.weight(&key, &entry) > self.capacity {
-            self.entries.remove(&key);
+        let entry = CachedValue { value: value.into(), expires: Instant::now().checked_add(ttl) };
+        let mut entries = self.entries.lock();
+        if key.len() > MAX_KEY || Weight.weight(&key, &entry) > self.capacity {
+            entries.remove(&key);
             return;
         }
-        self.entries.insert(key, entry);
+        entries.insert(key, entry);
     }
 
     /// Drops `key`.
     pub fn forget(&self, key: &str) {
-        self.entries.remove(key);
+        self.entries.lock().remove(key);
     }
 
     /// Drops everything.
     pub fn clear(&self) {
-        self.entries.clear();
+        self.entries.lock().clear();
     }
 
     /// Bytes that are kept now, counted as for the capacity.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.entries.weight()
+        self.entries.lock().weight()
     }
 }
 
@@ -91,7 +98,7 @@ mod tests {
     async fn a_value_is_gone_when_its_time_is_over() {
         let cache = Cache::new(100_000);
         cache.put("k".into(), b"v".to_vec(), Duration::from_secs(10));
-        assert_eq!(cache.get("k"), Some(b"v".to_vec()));
+        assert_eq!(cache.get("k"), Some(Bytes::from_static(b"v")));
         tokio::time::advance(Duration::from_secs(10)).await;
         assert_eq!(cache.get("k"), None);
     }
@@ -114,7 +121,17 @@ mod tests {
         for i in 0..100_000 {
             cache.put(format!("{i}"), vec![], Duration::MAX);
         }
-        assert!(cache.entries.len() < 16_384, "{} entries", cache.entries.len());
+        let entries = cache.entries.lock().len();
+        assert!(entries < 16_384, "{entries} entries");
+    }
+
+    /// The capacity was divided into four parts for each processor: with two processors, no value of 512 KiB was kept, and with eight none of 128.
+    #[tokio::test(start_paused = true)]
+    async fn one_value_may_take_nearly_all_the_room_however_many_processors_there_are() {
+        let cache = Cache::new(Cache::DEFAULT_BYTES);
+        let value = vec![7; 3 << 20];
+        cache.put("k".into(), value.clone(), Duration::MAX);
+        assert_eq!(cache.get("k").map(Vec::from), Some(value));
     }
 
     #[tokio::test(start_paused = true)]
@@ -122,7 +139,7 @@ mod tests {
         let cache = Cache::new(100_000);
         cache.put("k".into(), b"old".to_vec(), Duration::MAX);
         cache.put("k".into(), b"new".to_vec(), Duration::MAX);
-        assert_eq!(cache.get("k"), Some(b"new".to_vec()));
+        assert_eq!(cache.get("k"), Some(Bytes::from_static(b"new")));
         cache.forget("k");
         assert_eq!(cache.get("k"), None);
         cache.put("k".into(), b"new".to_vec(), Duration::MAX);

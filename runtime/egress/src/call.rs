@@ -138,14 +138,25 @@ impl CallScope {
         self.memory.shrink(self.handed_out.swap(0, Ordering::Relaxed));
     }
 
+    /// The guest is given something that takes so many bytes of memory, which are counted already: they count until it asks again.
+    pub fn hands_out(&self, bytes: usize) {
+        self.handed_out.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Counts the bytes of a body that somebody else has read, and waits until there is memory for a copy. False when there were too many.
     pub(crate) async fn takes_copy(&self, bytes: usize) -> Result<bool, NoRoom> {
         if !self.takes_bytes(bytes) {
             return Ok(false);
         }
-        self.memory.grow(bytes).await?;
-        self.handed_out.fetch_add(bytes, Ordering::Relaxed);
+        self.takes_words(bytes).await?;
         Ok(true)
+    }
+
+    /// Counts the memory of what is handed out beside bodies, and waits until there is room.
+    pub(crate) async fn takes_words(&self, bytes: usize) -> Result<(), NoRoom> {
+        self.memory.grow(bytes).await?;
+        self.hands_out(bytes);
+        Ok(())
     }
 
     /// Room for a body that is being read.

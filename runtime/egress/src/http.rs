@@ -213,10 +213,18 @@ pub struct Response {
     pub(crate) failed: Option<Arc<FailedRequest>>,
 }
 
+/// What a header takes beside its text, in bytes.
+const HEADER: usize = 96;
+
 impl Response {
-    /// Bytes of what it says.
+    /// Bytes of what it says, with what its headers take beside that.
     pub(crate) fn text_len(&self) -> usize {
-        let headers = self.headers.iter().map(|(name, value)| name.len().saturating_add(value.len()));
-        headers.fold(self.body.len().saturating_add(self.summary.len()), usize::saturating_add)
+        self.body.len().saturating_add(self.words())
+    }
+
+    /// The same without its body.
+    pub(crate) fn words(&self) -> usize {
+        let bytes = |(name, value): &(String, String)| name.len().saturating_add(value.len()).saturating_add(HEADER);
+        self.headers.iter().map(bytes).fold(self.summary.len(), usize::saturating_add)
     }
 }

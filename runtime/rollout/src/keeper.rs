@@ -158,7 +158,7 @@ impl Keeper {
         let peers = settings.peers.clone();
         let peers = peers.map(|peers| Peers::new(peers, &surroundings.client, &source, &config.trust));
         let remembered = match &state_folder {
-            Some(state_folder) => state_folder.remembered(&source).await,
+            Some(state_folder) => state_folder.remembered().await,
             None => Remembered::of(&source),
         };
         let share = peers.map(|peers| Share::new(peers, &source, &remembered.refused));

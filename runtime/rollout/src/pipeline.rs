@@ -181,7 +181,7 @@ impl Surroundings {
         let known = before.map(Into::into).or_else(|| kept.as_deref().map(Before::kept));
         gate::identity(config, component.declared(), exports, known, &self.depends)
             .and_then(|()| gate::signed_as(signed.as_ref(), component.declared()))
-            .and_then(|()| if before.is_some() { self.alone(config, &descriptor) } else { Ok(()) })
+            .and_then(|()| if before.is_some() { alone(&self.slots.lock(), config, &descriptor) } else { Ok(()) })
             .map_err(rejected(Step::Identity))?;
         let carryover = self.carryover_of(config);
         // It was taken once. Whatever it may lack now, no other one gets more in its place.
@@ -290,11 +290,6 @@ impl Surroundings {
         Ok(())
     }
 
-    /// Refuses what another provider of the process has: provider IDs, or the name.
-    fn alone(&self, config: &ProviderConfig, new: &Descriptor) -> Result<()> {
-        alone(&self.slots.lock(), config, new)
-    }
-
     /// Puts what passed the gate into the slot, as [`Slot::put_against`]. It may have been in the gate for a minute: what the cluster's objects
     /// depend on is asked again, and what the other providers of the process have, who are not exchanged meanwhile.
     ///
@@ -330,7 +325,7 @@ impl Surroundings {
     }
 }
 
-/// Refuses what another provider has that serves, or may return.
+/// Refuses what another provider has that serves, or may return: provider IDs, or the name.
 fn alone(slots: &BTreeMap<String, Slot<Provider>>, config: &ProviderConfig, new: &Descriptor) -> Result<()> {
     let label = config.label();
     for (other, slot) in slots.iter().filter(|(other, _)| **other != label) {

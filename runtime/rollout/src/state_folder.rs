@@ -140,11 +140,10 @@ impl StateFolder {
     }
 
     /// What is remembered of the source.
-    pub(crate) async fn remembered(&self, source: &str) -> Remembered {
+    pub(crate) async fn remembered(&self) -> Remembered {
         let read = self.read("json").await.ok().flatten();
         let known: Option<Remembered> = read.and_then(|text| serde_json::from_slice(&text).ok());
-        let nothing = Remembered::of(source);
-        known.filter(|known| known.source == nothing.source).unwrap_or(nothing)
+        known.filter(|known| known.source == self.source).unwrap_or_else(|| Remembered::of(&self.source))
     }
 
     /// Keeps a component and its signature, or the ones before when that fails half-way.

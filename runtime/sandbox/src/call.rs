@@ -111,6 +111,15 @@ impl CallState {
         Ok(HandedOver { memory: self.scope.memory.clone(), bytes })
     }
 
+    /// Counts what the guest is given, until it asks the host again, and waits for room. A little of it is counted with every call.
+    pub(crate) async fn hand_out(&mut self, bytes: usize) -> wasmtime::Result<()> {
+        if bytes > SMALL_HANDOVER {
+            self.memory.room(bytes).await?;
+            self.scope.hands_out(bytes);
+        }
+        Ok(())
+    }
+
     /// Counts the answer of the call until that is over. It is there already, so it cannot wait for room; a small one is counted with every call.
     fn keep(&self, bytes: usize) -> Result<(), NoRoom> {
         if bytes <= SMALL_HANDOVER || self.scope.memory.try_grow(bytes) {

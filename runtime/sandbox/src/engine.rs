@@ -182,14 +182,16 @@ impl Sandbox {
         let start = Instant::now();
         // Never closed: `self` owns it.
         let turn = Arc::clone(&self.compiling).acquire_owned().await;
+        let waited = start.elapsed();
         let sandbox = self.clone();
         let work = move || {
             // Kept here: who gives up waiting does not stop the compiler.
             let _turn = turn;
             let summary = ComponentSummary::read(&bytes, &limits, wasi)?;
+            let start = Instant::now();
             let linked =
                 on_threads_of_its_own(effort, || sandbox.machine_for(effort).compile(&bytes, &summary, &sandbox.home))?;
-            Ok((summary, linked, start.elapsed()))
+            Ok((summary, linked, waited.saturating_add(start.elapsed())))
         };
         let compiled = tokio::task::spawn_blocking(work).await;
         // A panic of the compiler is the component's fault, and not the end of the host.

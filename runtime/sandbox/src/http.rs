@@ -13,6 +13,9 @@ use crate::call::CallState;
 use crate::computing::computing;
 use crate::host::HostResult;
 
+/// What the host keeps for an answer beside its words, also for one to a request that is not sent.
+const ANSWER_BYTES: usize = 512;
+
 impl http::Host for CallState {
     async fn send(&mut self, request: http::Request) -> HostResult<Result<http::Response, http::TransportError>> {
         let context = Arc::clone(&self.context);
@@ -36,6 +39,7 @@ impl http::Host for CallState {
         self.scope.asks_again();
         let requests: Vec<Request> = requests.into_iter().map(from_request).collect();
         let _handed = self.hand_over(requests.iter().map(Request::memory).fold(0, usize::saturating_add))?;
+        self.hand_out(requests.len().saturating_mul(ANSWER_BYTES)).await?;
         self.will_send(&requests);
         let answers = self.turn.waiting(computing(egress.send_all(requests, &self.scope), self.cpu_left())).await;
         let answers = self.waited(answers)?;

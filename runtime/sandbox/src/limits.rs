@@ -121,7 +121,7 @@ impl MemoryMeter {
     }
 
     /// Waits for room in the process. Others compute meanwhile.
-    async fn room(&mut self, by: usize) -> wasmtime::Result<()> {
+    pub(crate) async fn room(&mut self, by: usize) -> wasmtime::Result<()> {
         if self.call.try_grow(by) {
             return Ok(());
         }

@@ -62,9 +62,13 @@ fn deny_all(log: &Arc<Mutex<CallLog>>) -> WasiCtx {
         .allow_tcp(false)
         .allow_udp(false)
         .allow_ip_name_lookup(false)
+        .max_random_size(MOST_RANDOM)
         .build()
 }
 
+/// Most random bytes that are made at once: the host has them beside the memory of the guest, which may wait for room meanwhile. More end the
+/// call.
+const MOST_RANDOM: u64 = 64 << 10;
 /// Bytes of a line that was not finished yet; a longer one is written as several.
 const LINE: usize = 4096;
 
@@ -152,6 +156,7 @@ mod tests {
     use ccm_egress::LogLimits;
     use tracing::field::{Field, Visit};
     use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+    use wasmtime_wasi::p2::bindings::random::{insecure, random};
 
     use super::*;
 
@@ -190,6 +195,21 @@ mod tests {
             }
         });
         kept.0.lock().clone()
+    }
+
+    /// 64 MiB at once were nobody's memory: calls that waited for room had them all the same, hundreds of them at the same time.
+    #[test]
+    fn so_many_random_bytes_are_made_at_once_and_no_more() {
+        let log = CallLog::new("test", LogLimits::default());
+        let mut wasi = deny_all(&Arc::new(Mutex::new(log)));
+        for (bytes, is_made) in [(0, true), (MOST_RANDOM, true), (MOST_RANDOM + 1, false), (u64::MAX, false)] {
+            let secure = random::Host::get_random_bytes(wasi.random(), bytes);
+            let insecure = insecure::Host::get_insecure_random_bytes(wasi.random(), bytes);
+            for made in [secure, insecure] {
+                let made = made.ok().map(|made| u64::try_from(made.len()).unwrap());
+                assert_eq!(made, is_made.then_some(bytes));
+            }
+        }
     }
 
     #[test]

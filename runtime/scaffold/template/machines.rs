@@ -76,10 +76,14 @@ impl find::Machines for Machines {
         answer.json_at::<Vec<Machine>>("/machines").map(|machines| !machines.is_empty())
     }
 
-    fn instance(&self, machine: &Machine, _need: Need) -> Result<Instance, Failure> {
+    fn instance(&self, machine: &Machine, need: Need) -> Result<Instance, Failure> {
+        // A new Node waits for its address. That a machine exists and runs does not depend on it.
+        if need == Need::Metadata && machine.private_ip.is_empty() {
+            return Err(Failure::retry("it has no address yet"));
+        }
         let state = if machine.status == "off" { State::Stopped } else { State::Running };
         let address = |kind, value: &str| Address { kind, value: value.to_owned() };
-        Ok(Instance {
+        let mut instance = Instance {
             instance_type: machine.size.clone(),
             zone: machine.zone.clone(),
             region: machine.region.clone(),
@@ -88,6 +92,9 @@ impl find::Machines for Machines {
                 address(AddressType::InternalIp, &machine.private_ip),
             ],
             ..Instance::new(format!("mycloud://{}", machine.id), state)
-        })
+        };
+        // The host refuses a machine with an address that is none.
+        instance.addresses.retain(|address| !address.value.is_empty());
+        Ok(instance)
     }
 }

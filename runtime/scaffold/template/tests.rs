@@ -1,7 +1,7 @@
 //! What a Node gets, with a cloud that is made of a script. Its requests are named by endpoint, method, path and query.
 
 use ccm_sdk::find;
-use ccm_sdk::instances::{Finding, Need};
+use ccm_sdk::instances::{Finding, Need, State};
 use ccm_sdk::testing::{FakeCloud, Reply, text};
 use ccm_sdk::types::{Node, Reaction};
 
@@ -11,8 +11,12 @@ const WORKER: &str = r#"{"id": "7", "name": "worker-1", "size": "small", "zone":
     "status": "on", "private_ip": "10.0.0.7"}"#;
 
 fn found(node: Node) -> Finding {
+    found_for(node, Need::Metadata)
+}
+
+fn found_for(node: Node, need: Need) -> Finding {
     let others = |_most| -> Result<Vec<String>, String> { Ok(vec!["mycloud://1".to_owned()]) };
-    let mut findings = find::find(&Machines, &[node], Need::Metadata, others).expect("one finding");
+    let mut findings = find::find(&Machines, &[node], need, others).expect("one finding");
     findings.remove(0)
 }
 
@@ -44,6 +48,16 @@ fn a_machine_is_gone_when_the_cloud_says_so_and_the_account_still_has_another_on
     let none = Reply::json(200, r#"{"machines": [], "total": 0}"#);
     let cloud = FakeCloud::new().always(asked, gone()).always(look, gone()).always("api GET /v1/machines", none);
     assert!(matches!(found(with_id("mycloud://7")), Finding::Unknown(_)), "{:?}", cloud.lines());
+}
+
+#[test]
+fn a_machine_without_an_address_is_there_and_a_new_node_waits_for_it() {
+    let machine = WORKER.replace("10.0.0.7", "").replace("\"on\"", "\"off\"");
+    let reply = Reply::json(200, format!(r#"{{"machine": {machine}}}"#));
+    let _cloud = FakeCloud::new().always("api GET /v1/machines/7", reply);
+    let Finding::Found(instance) = found_for(with_id("mycloud://7"), Need::Existence) else { panic!("not found") };
+    assert_eq!((instance.state, instance.addresses.len()), (State::Stopped, 1));
+    assert!(matches!(found(with_id("mycloud://7")), Finding::Unknown(_)));
 }
 
 #[test]

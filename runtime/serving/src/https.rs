@@ -21,7 +21,7 @@ use hyper::header::{CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
@@ -89,8 +89,20 @@ pub fn read_pair(certificate: (&str, &Path), key: (&str, &Path)) -> Result<Pair>
     let what = |(flag, path): (&str, &Path)| format!("{flag} {}", path.display());
     let chain = CertificateDer::pem_file_iter(certificate.1)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(without_lines)
         .with_context(|| what(certificate))?;
-    Ok((chain, PrivateKeyDer::from_pem_file(key.1).with_context(|| what(key))?))
+    Ok((chain, PrivateKeyDer::from_pem_file(key.1).map_err(without_lines).with_context(|| what(key))?))
+}
+
+/// What is wrong with a PEM file, without what stands in it: the library repeats the line, and in a file without line breaks that is the key.
+pub(crate) fn without_lines(error: pem::Error) -> anyhow::Error {
+    match error {
+        pem::Error::IllegalSectionStart { .. } | pem::Error::MissingSectionEnd { .. } => anyhow::anyhow!(
+            "it is not PEM: a -----BEGIN ...----- or -----END ...----- is missing, or has no line of its own; write the file again, with its \
+             line breaks"
+        ),
+        other => other.into(),
+    }
 }
 
 /// What is wrong with a certificate and a key that were read, each with its flag.

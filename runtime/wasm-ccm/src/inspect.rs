@@ -105,10 +105,10 @@ fn text(inspection: &Inspection<'_>) -> Result<String> {
     writeln!(out, "  offers      {}", list(summary.exports.iter().cloned()))?;
     writeln!(out, "  asks for    {}", list(summary.imports.iter().cloned()))?;
     if let Some(member) = descriptor.more.get(Descriptor::DRY_RUN) {
-        writeln!(out, "  dry run     \"{member}\": true in a body: the cloud judges, and does nothing")?;
+        writeln!(out, "  dry run     {member:?}: true in a body: the cloud judges, and does nothing")?;
     }
     if let Some(whose) = descriptor.more.get(Descriptor::SHARED_ADDRESSES) {
-        writeln!(out, "  shares      addresses of {whose}; needs --allow-shared-address")?;
+        writeln!(out, "  shares      addresses of {}; needs --allow-shared-address", whose.escape_debug())?;
     }
     for Budget { endpoints, per_second, burst, per_minute, per_hour } in &descriptor.budgets {
         let rates = [
@@ -270,4 +270,34 @@ fn origin(source: &Source) -> Option<String> {
     let variables = source.environment_variables.iter().map(|name| format!("${name}"));
     let from: Vec<String> = source.keys.iter().cloned().chain(variables).collect();
     (!from.is_empty()).then(|| format!("from {}", from.join(" or ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All else that a component says of itself is escaped when it is read.
+    #[test]
+    fn what_a_component_says_of_itself_makes_no_line_and_moves_no_terminal() {
+        let bad = "a\n\u{1b}[2J\u{202e}b".to_owned();
+        let more = [Descriptor::DRY_RUN, Descriptor::SHARED_ADDRESSES].map(|name| (name.to_owned(), bad.clone()));
+        let descriptor = Descriptor { more: more.into(), ..Descriptor::default() };
+        let summary = ComponentSummary::default();
+        let inspection = Inspection {
+            file: "a.wasm".to_owned(),
+            digest: "sha256:1",
+            contract: CONTRACT,
+            summary: &summary,
+            descriptor: &descriptor,
+            credential_uses: vec![],
+        };
+        let told = text(&inspection).unwrap();
+        let shown = r"a\n\u{1b}[2J\u{202e}b";
+        for line in
+            [format!("  dry run     \"{shown}\": true in"), format!("  shares      addresses of {shown}; needs")]
+        {
+            assert!(told.contains(&line), "{told:?}");
+        }
+        assert!(!told.contains(['\u{1b}', '\u{202e}']), "{told:?}");
+    }
 }

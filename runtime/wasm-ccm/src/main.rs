@@ -42,7 +42,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use ccm_cli::{Command, CompletionArgs, ManArgs, NewArgs};
 use ccm_cloud::is_plain;
-use ccm_diagnosis::Paste;
+use ccm_diagnosis::{Paste, without_keys};
 use exit::Verdict;
 
 /// glibc's allocator keeps twice the memory in use after a component is compiled and the first lists are read.
@@ -88,11 +88,11 @@ fn code(ended: anyhow::Result<Verdict>, paste: &Paste) -> ExitCode {
     }
 }
 
-/// The causes in one line, without what moves a terminal. Some parsers add a drawing of the file, which is left out.
+/// The causes in one line, without keys and what moves a terminal. Some parsers add a drawing of the file, which is left out.
 fn one_line(error: &anyhow::Error) -> String {
     let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
     let lines: Vec<&str> = causes.iter().filter_map(|cause| cause.lines().next()).collect();
-    lines.join(": ").replace(|c| !is_plain(c), " ")
+    without_keys(error, &lines.join(": ")).replace(|c| !is_plain(c), " ")
 }
 
 fn new_provider(args: &NewArgs) -> anyhow::Result<()> {
@@ -128,6 +128,9 @@ fn print_schema() -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use rustls::pki_types::PrivateKeyDer;
+    use rustls::pki_types::pem::PemObject as _;
+
     use super::*;
 
     /// A kubeconfig that is no YAML once printed a drawing of the file over five lines.
@@ -135,6 +138,15 @@ mod tests {
     fn an_error_is_one_line() {
         let error = anyhow::anyhow!("line 1: expected a list\n --> <input>:1:11\n  |").context("--kubeconfig x");
         assert_eq!(one_line(&error), "--kubeconfig x: line 1: expected a list");
+    }
+
+    /// A client key of a kubeconfig without line breaks was in the error three times.
+    #[test]
+    fn no_key_is_in_an_error() {
+        let bytes = b"-----BEGIN PRIVATE KEY-----\\nMIIhunter2\\n-----END PRIVATE KEY-----\\n";
+        let error = PrivateKeyDer::from_pem_slice(bytes).unwrap_err();
+        let error = anyhow::Error::new(error).context("--kubeconfig x");
+        assert_eq!(one_line(&error), "--kubeconfig x: it is not PEM, or has lost its line breaks");
     }
 
     /// What a component, a cloud or an API server says cleared the screen.

@@ -10,6 +10,8 @@ use ccm_sdk::{cache, http, log};
 
 /// Not in any call that a test makes.
 const STRANGER: &str = "not-of-this-call";
+/// Where the cache has what is hoarded.
+pub(crate) const HOARD: &str = "hoard";
 
 /// Uses its time up.
 pub(crate) fn spin() -> ! {
@@ -108,6 +110,13 @@ pub(crate) fn cache_flood(nodes: &[Node]) -> Vec<Finding> {
     for number in 0..150 {
         cache::put(&format!("flood-{number}"), &value, Duration::from_secs(3_600));
     }
+    super::well_behaved(nodes)
+}
+
+/// Three megabytes under one name, which every later call can read.
+pub(crate) fn cache_hoard(nodes: &[Node]) -> Vec<Finding> {
+    let value = vec![7; 3 << 20];
+    cache::put(HOARD, &value, Duration::from_secs(3_600));
     super::well_behaved(nodes)
 }
 

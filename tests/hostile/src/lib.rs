@@ -110,6 +110,8 @@ impl instances::Guest for Hostile {
             "bad-zone" => machines::bad_zone(&nodes),
             "bad-address" => machines::bad_address(&nodes),
             "cache-flood" => attack::cache_flood(&nodes),
+            "cache-hoard" => attack::cache_hoard(&nodes),
+            "cache-hoard-read" => labelled(&nodes, probe::hoard()),
             "send-all" => attack::send_all(&nodes),
             "request-flood" => attack::request_flood(&nodes),
             "chatty" => attack::chatty(),

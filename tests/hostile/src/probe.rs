@@ -94,3 +94,9 @@ pub(crate) fn cache_read() -> Attributes {
     let value = cache::get(CACHE_KEY).map(|value| String::from_utf8_lossy(&value).into_owned());
     vec![label("cache", value.unwrap_or_else(|| "none".to_owned()))]
 }
+
+/// How much an earlier call hoarded: the host hands over a copy, and another one once the first is gone.
+pub(crate) fn hoard() -> Attributes {
+    let read = || cache::get(crate::attack::HOARD).map_or(0, |value| value.len());
+    vec![label("hoard", format!("{}-{}", read(), read()))]
+}

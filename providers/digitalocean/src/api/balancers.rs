@@ -142,6 +142,8 @@ ccm_sdk::records! {
         pub(crate) health_check: HealthCheck,
         pub(crate) sticky_sessions: Sticky,
         pub(crate) droplet_ids: Vec<u64>,
+        /// That of all droplets behind it, where somebody has it so. A write ends that.
+        pub(crate) tag: String,
         pub(crate) redirect_http_to_https: bool,
         pub(crate) enable_proxy_protocol: bool,
         pub(crate) enable_backend_keepalive: bool,

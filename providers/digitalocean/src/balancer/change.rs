@@ -83,11 +83,16 @@ impl Work<'_> {
             Err(Unchanged::Stuck(failure)) => return self.stuck(failure, balancer, done),
             followed => followed?,
         };
-        if scope == Scope::All {
+        // What is wrong is looked at again when something changes, and droplets do not wait for that.
+        let waits = left_out.clone().filter(|_| refused.reaction == Reaction::Invalid);
+        if scope == Scope::All && waits.is_none() {
             return Err(refused);
         }
         done.warn(CONFIG_ERROR, format!("nothing but the droplets follows the Nodes: {}", refused.message));
-        self.settled_unless(None, left_out, balancer, done)
+        match waits {
+            Some(waits) if scope == Scope::All => Err(in_front(refused, waits)),
+            _ => self.settled_unless(None, left_out, balancer, done),
+        }
     }
 
     /// The droplets that an existing one should have.
@@ -178,6 +183,8 @@ impl Work<'_> {
                 if fewer == possible.droplet_ids {
                     break;
                 }
+                // The cloud may have refused the size just now.
+                (possible, waits) = size::possible(balancer, plan);
                 possible.droplet_ids = fewer;
                 if scope.differences(balancer, &possible).is_empty() {
                     let left_out = self.waiting(&left_out, balancer, chosen, done);
@@ -241,7 +248,7 @@ impl Work<'_> {
     ) -> Unchanged {
         let (has, ids) = (&balancer.droplet_ids, &possible.droplet_ids);
         let new = lacking(has, ids);
-        let mut rest = Spec { droplet_ids: has.clone(), ..possible.clone() };
+        let mut rest = Spec { droplet_ids: has.clone(), ..size::possible(balancer, possible).0 };
         if !new.is_empty() && !scope.differences(balancer, &rest).is_empty() {
             // Not those of Nodes that went: they may be the ones that are refused.
             rest.droplet_ids = Some(lacking(&new, ids)).filter(|kept| !kept.is_empty()).unwrap_or(rest.droplet_ids);

@@ -46,9 +46,14 @@ fn standing(
     let work = Work { config, service: &wish.service, service_spec: &service_spec };
     let fixed = Fixed::of(balancer, &service_spec, config)?;
     let chosen = work.choose(balancer, &fixed, &members, done);
-    told(done, problems.of(Some(fixed.kind)))?;
-    let plan = work.plan(balancer, &fixed, &chosen, done)?;
-    let mut differences = desired::differences(balancer, &plan);
+    let plan = told(done, problems.of(Some(fixed.kind))).and_then(|()| work.plan(balancer, &fixed, &chosen, done));
+    let is_behind = || balancer.status == "active" && backends::in_order(balancer.droplet_ids.clone()) != chosen.ids;
+    let mut differences = match plan {
+        Ok(plan) => desired::differences(balancer, &plan),
+        // They follow the Nodes whatever else is wrong.
+        Err(_) if is_behind() => vec!["droplets".to_owned()],
+        Err(failure) => return Err(failure),
+    };
     let ingress = desired::ingress(&wish.service, balancer, service_spec.hostname.as_deref());
     // Whoever is told only its address has nothing by which it is deleted, nor a tag that keeps it from others.
     if !lookup::has_id_of(&wish.service)(balancer) {

@@ -16,6 +16,7 @@ use super::step::{Step, Writer};
 use super::work::Work;
 use super::{create, groups, plan};
 use crate::annotations as names;
+use crate::api::floating_ips;
 use crate::api::octavia::{self, Balancer, Thing};
 
 /// When to look whether it is gone.
@@ -196,8 +197,7 @@ impl Work<'_> {
         let message =
             format!("loadbalancer {} has gone into ERROR state, please check Octavia for details", balancer.id);
         let is_others = !self.is_made(balancer) || self.is_shared(balancer)?;
-        // Another replica may have published it since.
-        let is_unserved = create::is_unserved(&balancer.id) && self.service.ingress.is_empty();
+        let is_unserved = create::is_unserved(&balancer.id) && !self.may_be_published(balancer)?;
         let may_go = self.spec.recreates || (is_unserved && self.service.annotation(names::RECREATE).is_none());
         if !may_go || is_others || !spec_names.are_own(&balancer.tags) {
             let way_out = if is_others {
@@ -224,5 +224,18 @@ impl Work<'_> {
         let message = format!("{message}. Load balancer was deleted and its creation will be retried");
         // A cloud that makes none is not asked again at once.
         Err(if is_unserved { Failure::retry(message).after(SOON) } else { Failure::pending(message).after(LOOK) })
+    }
+
+    /// Whether another replica may have published it since it was made here. The Service may still have the address of the one before it,
+    /// which somebody deleted.
+    fn may_be_published(&self, balancer: &Balancer) -> Result<bool, Failure> {
+        if self.service.ingress.is_empty() {
+            return Ok(false);
+        }
+        let known = self.addresses();
+        if known.is_empty() || known.contains(&balancer.vip_address.as_str()) || balancer.vip_port_id.is_empty() {
+            return Ok(true);
+        }
+        Ok(!floating_ips::with("port_id", &balancer.vip_port_id)?.is_empty())
     }
 }

@@ -25,7 +25,7 @@ use super::work::Work;
 use crate::annotations as names;
 use crate::api::floating_ips::{self, FloatingIp};
 use crate::api::octavia::Balancer;
-use crate::names::is_floating_ip_of;
+use crate::names::{is_floating_ip_of, is_floating_ip_of_namesake};
 use crate::service_spec::place::Choice;
 use crate::subnet_match::Pattern;
 
@@ -139,6 +139,12 @@ impl Work<'_> {
             if self.is_made_for(&floating, balancer) {
                 floating_ips::delete(&floating.id)?;
                 done.changed(format!("deleted floating IP {}", floating.address));
+            } else if is_floating_ip_of_namesake(&floating.description, &balancer.name) {
+                let message = format!(
+                    "floating IP {} stays: its description has the name of another cluster than {}; delete it if this cluster was called so when the floating IP was made",
+                    floating.address, self.host.cluster
+                );
+                done.warn(SPARED, message);
             }
         }
         Ok(())

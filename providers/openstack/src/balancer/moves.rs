@@ -8,19 +8,20 @@ use super::seen::Seen;
 use super::work::Work;
 use crate::annotations as names;
 use crate::api::floating_ips;
+use crate::api::octavia::Balancer;
 use crate::desired::{Member, Port};
 
 impl Work<'_> {
     /// # Errors
     ///
     /// Members would have to move to a subnet that Neutron does not know, or nobody knows whether it does.
-    pub(super) fn check_moves(&self, ports: &[Port], seen: &Seen) -> Result<(), Failure> {
+    pub(super) fn check_moves(&self, balancer: &Balancer, ports: &[Port], seen: &Seen) -> Result<(), Failure> {
         let Some(subnet) = self.member_subnet(None).filter(|_| self.config.balancers.serial && seen.in_full) else {
             return Ok(());
         };
         let moves = |member: &Member| {
             let mut there = seen.members.values().flatten();
-            there.any(|other| is_at(member, other) && !is_in_subnet(member, other))
+            there.any(|other| is_at(member, other) && !is_in_subnet(member, other, &balancer.vip_subnet_id))
         };
         if !ports.iter().flat_map(|port| &port.members).any(moves) || floating_ips::subnet(subnet)?.is_some() {
             return Ok(());

@@ -232,8 +232,10 @@ impl<'a> Plan<'a> {
         // The pool that it had.
         let old = has.default_pool_id.as_deref().filter(|old| *old != pool && !self.used.contains(old));
         let is_pool_of = |old: &str| {
-            let is_it =
-                |pool: &octavia::Pool, port: &Port| pool.id == old && self.work.name_of(&pool.name) == port.pool.name;
+            // As older Go managers named them.
+            let of_old = format!("{}_{}_pool", has.protocol, has.protocol_port);
+            let is_named = |name: &str, port: &Port| name == of_old || self.work.name_of(name) == port.pool.name;
+            let is_it = |pool: &octavia::Pool, port: &Port| pool.id == old && is_named(&pool.name, port);
             ports.iter().any(|port| self.seen.pools.iter().any(|pool| is_it(pool, port)))
         };
         if let Some(old) = old.filter(|old| is_pool_of(old) && !self.is_needed(old, &[has])) {
@@ -249,7 +251,10 @@ impl<'a> Plan<'a> {
         }
         // Each for itself: the provider of Octavia may not have the algorithm.
         let kept = has.session_persistence.as_ref().map(|persistence| persistence.kind.as_str());
-        if wants.session_persistence.as_ref().map(|persistence| persistence.kind.as_str()) != kept {
+        let wanted = wants.session_persistence.as_ref().map(|persistence| persistence.kind.as_str());
+        // No Service asks for cookies: people have set them.
+        let is_of_people = wanted.is_none() && kept != Some("SOURCE_IP");
+        if wanted != kept && !is_of_people {
             let body = json!({ "session_persistence": wants.session_persistence });
             self.steps.push(Step::change(Thing::Pool, &has.id, body, &says("session affinity")));
         }
@@ -264,7 +269,7 @@ impl<'a> Plan<'a> {
         let number = port.listener.protocol_port;
         if self.work.config.balancers.serial {
             self.members_one_by_one(port, pool);
-        } else if differ(&port.members, has, self.seen.in_full) {
+        } else if differ(&port.members, has, self.seen.in_full, &self.balancer.vip_subnet_id) {
             let says = format!("members of port {number}: {}", port.members.len());
             let body = Value::Array(port.members.iter().map(|member| Value::Object(object(member))).collect());
             self.steps.push(Step::change(Thing::Members, pool, body, &says));
@@ -283,7 +288,7 @@ impl<'a> Plan<'a> {
             let make = Step::make(Thing::Member, pool, Value::Object(object(member)), &says(&member.name));
             match has.iter().find(|other| is_at(member, other)) {
                 None => self.steps.push(make),
-                Some(other) if in_full && !is_in_subnet(member, other) => {
+                Some(other) if in_full && !is_in_subnet(member, other, &self.balancer.vip_subnet_id) => {
                     moved.push(Step::delete(Thing::Member, &id(other), &says(&member.name)));
                     moved.push(make);
                 }
@@ -396,15 +401,13 @@ fn same(wanted: &[String], has: &[String]) -> bool {
     (is_open(wanted) && is_open(has)) || sorted(wanted) == sorted(has)
 }
 
-/// Whether members have to be written.
-pub(super) fn differ(wanted: &[desired::Member], has: &[octavia::Member], in_full: bool) -> bool {
-    wanted.len() != has.len() || !wanted.iter().all(|member| has.iter().any(|other| is_same(member, other, in_full)))
-}
-
-/// In all that was seen of it.
-fn is_same(member: &desired::Member, has: &octavia::Member, in_full: bool) -> bool {
-    let same_details = || member.monitor_port == has.monitor_port && is_in_subnet(member, has);
-    is_at(member, has) && (!in_full || same_details())
+/// Whether members have to be written. `of_address` is the subnet of the load balancer's address.
+pub(super) fn differ(wanted: &[desired::Member], has: &[octavia::Member], in_full: bool, of_address: &str) -> bool {
+    let is_same = |member: &desired::Member, other: &octavia::Member| {
+        let same_details = || member.monitor_port == other.monitor_port && is_in_subnet(member, other, of_address);
+        is_at(member, other) && (!in_full || same_details())
+    };
+    wanted.len() != has.len() || !wanted.iter().all(|member| has.iter().any(|other| is_same(member, other)))
 }
 
 /// By address and port: Octavia keeps addresses in the spelling that they came in.
@@ -416,7 +419,8 @@ pub(super) fn is_at(member: &desired::Member, has: &octavia::Member) -> bool {
     same_address && member.protocol_port == has.protocol_port
 }
 
-/// Where nobody names a subnet, any will do.
-pub(super) fn is_in_subnet(member: &desired::Member, has: &octavia::Member) -> bool {
-    member.subnet_id.is_none() || member.subnet_id == has.subnet_id
+/// Where nobody names a subnet, any will do. A member that has none is in that of the load balancer's address: the Go manager names none
+/// where it makes members one at a time.
+pub(super) fn is_in_subnet(member: &desired::Member, has: &octavia::Member, of_address: &str) -> bool {
+    member.subnet_id.as_deref().is_none_or(|wanted| wanted == has.subnet_id.as_deref().unwrap_or(of_address))
 }

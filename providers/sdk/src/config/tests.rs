@@ -129,6 +129,9 @@ fn values_that_do_not_fit_are_told_all_at_once_and_never_shown() {
         ["a", "b", "c", "d"].map(|key| root.number(key))
     });
     assert_eq!((numbers, problems.len()), ([None, None, None, Some(-7)], 3));
+    // Only in an INI file is a list a key that is there several times.
+    let (text, problems) = reading(r#"{"a": ["x", "y"]}"#, false, |root| root.text("a"));
+    assert_eq!((text, problems), (None, vec!["true cloud-config:a: must be a text, not a list".to_owned()]));
     let (_, problems) = reading("[1]", false, |_| ());
     assert_eq!(problems, ["true cloud-config: must be a mapping, not a list"]);
 }

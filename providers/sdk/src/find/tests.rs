@@ -177,6 +177,22 @@ fn gone_is_what_the_cloud_says_in_this_call_to_credentials_that_see_another_of_t
     assert_eq!(cloud.batches(), [1, 2, 1]);
 }
 
+/// However many they are: neither a listing nor an answer of another call proves that one is there.
+#[test]
+fn a_proof_asks_for_each_by_its_id_now_and_for_another_beside_them() {
+    let most = MOST_SINGLE + 5;
+    let mut cloud = FakeCloud::new().on(&get("x"), one(&server("x", "other")));
+    for id in 1..most {
+        cloud = cloud.on(&get(&id.to_string()), one(&server(&id.to_string(), "n")));
+    }
+    cloud = cloud.on(&get(&most.to_string()), gone());
+    let nodes: Vec<Node> = (1..=most).map(|id| node("n", &id.to_string())).collect();
+    let words = found(&nodes, Need::Proof, &["x"]);
+    assert_eq!((words[0].as_str(), words[most - 1].as_str()), ("my:///1", "absent"));
+    assert_eq!(cloud.batches(), [most + 1]);
+    assert!(cloud.requests().iter().all(|request| request.share_ms == 0));
+}
+
 #[test]
 fn credentials_of_another_account_prove_nothing() {
     let unproven = "server 1 of node a: that it is missing proves nothing: the credentials see no ";

@@ -3,8 +3,9 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::*;
+use crate::http::TransportReason;
 use crate::load_balancers::Outcome;
-use crate::testing::FakeCloud;
+use crate::testing::{FakeCloud, Reply};
 use crate::types::Reaction;
 
 const JOB: &str = "mycloud.example/job";
@@ -15,6 +16,8 @@ const JOB: &str = "mycloud.example/job";
 struct Cloud {
     /// It shows that it is at work, and its jobs need not stand on the Service.
     shows_work: bool,
+    /// It tells of jobs of before, too.
+    remembers: bool,
     has: RefCell<BTreeSet<String>>,
     /// The write that it is at work on, and how many more looks that takes.
     job: RefCell<Option<(String, String, u32)>>,
@@ -89,7 +92,7 @@ impl Cloud {
                 (step.clone(), *left)
             }
             // It is asked whether it is at work, and knows of no jobs.
-            _ if self.shows_work => return State::Done,
+            _ if self.shows_work || self.remembers => return State::Done,
             _ => return State::Unknown,
         };
         if left > 0 {
@@ -241,17 +244,30 @@ fn a_job_that_does_not_stand_on_the_service_is_waited_for() {
 /// Two processes led one after the other, and the first leads again.
 #[test]
 fn a_plan_of_before_another_process_went_on_is_not_followed() {
-    let (host, cloud, mut web) = (FakeCloud::new(), Cloud::default(), Service::named("web"));
-    cloud.call(&mut web, &["a", "b"]);
-    let stale = cache::get("steps/lb-1").expect("a plan");
-    host.forget_cache();
-    while !cloud.has.borrow().contains("a") || cloud.job.borrow().is_none() {
+    for remembers in [false, true] {
+        let (host, mut web) = (FakeCloud::new(), Service::named("web"));
+        let cloud = Cloud { remembers, ..Cloud::default() };
         cloud.call(&mut web, &["a", "b"]);
+        let stale = cache::get("steps/lb-1").expect("a plan");
+        host.forget_cache();
+        while !cloud.has.borrow().contains("a") || cloud.job.borrow().is_none() {
+            cloud.call(&mut web, &["a", "b"]);
+        }
+        assert_eq!(web.annotation(JOB), Some("j2"));
+        cache::put("steps/lb-1", &stale, GOOD);
+        cloud.calls(&mut web, &["a", "b"]);
+        assert_eq!(*cloud.writes.borrow(), ["a made", "b made"], "{remembers}");
     }
-    assert_eq!(web.annotation(JOB), Some("j2"));
-    cache::put("steps/lb-1", &stale, GOOD);
+}
+
+/// Nobody knows whether it was done: what the cloud has says so.
+#[test]
+fn a_job_that_the_cloud_knows_no_more_is_planned_anew() {
+    let (_host, cloud, mut web) = (FakeCloud::new(), Cloud::default(), Service::named("web"));
+    cloud.call(&mut web, &["a", "b"]);
+    *cloud.job.borrow_mut() = None;
     cloud.calls(&mut web, &["a", "b"]);
-    assert_eq!(*cloud.writes.borrow(), ["a made", "b made"]);
+    assert_eq!(*cloud.writes.borrow(), ["a made", "a made", "b made"]);
 }
 
 /// The same where nothing on the Service tells of it: the first process wrote what the other one had made.
@@ -319,6 +335,37 @@ fn a_write_that_is_refused_says_which_and_the_rest_of_the_plan_is_forgotten() {
     let wanted = Refused(Wanted(&cloud, &["a", "b"]));
     assert_eq!(Steps::new("lb-1", &1).run(&wanted, &mut done), Err(Failure::quota("a made: no room")));
     assert_eq!((done, cache::get("steps/lb-1")), (Done::new(), None));
+}
+
+/// A time-out after the request had left: the cloud shows what it made of it only when it is done.
+#[test]
+fn a_write_that_has_no_answer_and_may_have_arrived_is_not_sent_again_for_a_while() {
+    const CLOUD: crate::Cloud = crate::Cloud::new("api");
+    struct Slow;
+    impl Work for Slow {
+        type Step = String;
+        fn plan(&self) -> Result<Vec<String>, Failure> {
+            Ok(vec!["rule made".to_owned()])
+        }
+        fn write(&self, _: &String) -> Result<Option<String>, Failure> {
+            CLOUD.post("/rules").send()?.json_at("/job").map(Some)
+        }
+        fn state(&self, _: &str) -> Result<State, Failure> {
+            Ok(State::Running)
+        }
+    }
+    let lost = |maybe_sent| Reply::lost(TransportReason::Timeout, maybe_sent);
+    let host = FakeCloud::new().on("api POST /rules", lost(false)).on("api POST /rules", lost(true));
+    let (web, mut done) = (Service::named("web"), Done::new());
+    let mut call = || Steps::new("lb-1", &1).noted(&web, JOB).run(&Slow, &mut done).expect_err("not done").message;
+    assert_eq!(call(), "rule made: POST /rules: no answer");
+    assert_eq!(call(), "rule made: POST /rules: no answer; the request may have arrived", "the first one has not");
+    host.pass(UNHEARD.as_secs() - 1);
+    assert!(call().contains("perhaps on rule made, which was sent without an answer"));
+    assert_eq!(host.lines().len(), 2);
+    host.pass(1);
+    call();
+    assert_eq!(host.lines().len(), 3);
 }
 
 #[test]

@@ -67,8 +67,8 @@ pub enum ApiError {
 }
 
 impl ApiError {
-    /// An object that was read, if it has a UID. An answer without one is of something in between, and says nothing of the object:
-    /// whoever took it for another object would take this one for gone.
+    /// An object that was read or written, if it has a UID. An answer without one is of something in between, and says nothing of the object:
+    /// whoever took it for another object would take this one for gone, and whoever took it for the written one would not write it again.
     ///
     /// # Errors
     ///

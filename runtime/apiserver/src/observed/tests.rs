@@ -227,6 +227,22 @@ async fn a_list_whose_page_was_asked_for_again_and_came_goes_on_and_one_that_lac
     }
 }
 
+/// What something in between lists cannot be read, so nobody came to ask for the watch, and all checks passed for ever.
+#[tokio::test(start_paused = true)]
+async fn lists_that_no_watch_follows_tell_of_no_change() {
+    let bench = Bench::new();
+    bench.round().await;
+    for second in 0..60 {
+        bench.ask(LIST).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(bench.observed.hears().is_ok(), second < QUIET, "after {second} s");
+    }
+    assert!(bench.observed.hears().unwrap_err().why.contains("no watch follows"));
+    assert_eq!(bench.observed.answered(), Ok(()));
+    bench.round().await;
+    assert!(bench.all_is_well());
+}
+
 /// Nobody asks again while a request hangs.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_the_grace_is_told_also_while_one_request_hangs() {

@@ -265,7 +265,9 @@ impl NodeWriter {
             request.headers_mut().insert(ACCEPT, METADATA_ONLY);
             self.gate.client().request(request).await
         };
-        self.gate.write(purpose, sent).await
+        // What is decided next is bound to the resource version of the answer: without one, a write would be bound to none.
+        let answer: PartialObjectMeta<WholeNode> = self.gate.write(purpose, sent).await?;
+        ApiError::unless_uid(answer, |answer| answer.metadata.uid.as_deref())
     }
 
     async fn get(&self, name: &str) -> Result<Node, kube::Error> {

@@ -53,8 +53,13 @@ impl NodeWriter {
             });
             // Other writes may take all places for longer than the proof is valid.
             let answered = timeout(left, self.gate.write(DELETE, sending)).await;
-            match answered.unwrap_or(Err(ApiError::TimedOut(left))) {
-                Ok(_) => return Ok(Deletion::Done),
+            // What is no Status has to be the Node, as it goes. Anything else is of something in between, and the Node may be there.
+            let answered = answered.unwrap_or(Err(ApiError::TimedOut(left))).and_then(|answer| {
+                let node = answer.left().map(|node| ApiError::unless_uid(node, |node| node.metadata.uid.as_deref()));
+                node.transpose().map(drop)
+            });
+            match answered {
+                Ok(()) => return Ok(Deletion::Done),
                 Err(ApiError::TimedOut(_)) if !is_sent => return Ok(Deletion::Late),
                 Err(error) => {
                     if self.after(error, &mut live).await?.is_some() {

@@ -12,7 +12,7 @@ use ccm_apiserver::{ApiError, ApiGate, Purpose};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::{ObjectMeta, Patch, PatchParams};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -26,6 +26,10 @@ const MAX_NOTED: usize = 2_000;
 
 const GET: Purpose = Purpose { verb: "get", resource: "configmaps" };
 const PATCH: Purpose = Purpose { verb: "patch", resource: "configmaps" };
+
+/// Before a note is tried again for which the right seems to be missing: an API server that has just started says so before it has read the
+/// rules. Together much shorter than a proof is valid.
+const DENIED_PAUSES: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
 
 /// Where deletions are noted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +61,11 @@ struct State {
     failed: HashMap<String, ApiError>,
 }
 
+/// What a ConfigMap is known by. Without that, an answer is of something in between, and says nothing of what is noted.
+fn known(metadata: &ObjectMeta) -> Option<&str> {
+    metadata.name.as_deref().or(metadata.resource_version.as_deref())
+}
+
 /// Notes deletions.
 pub(crate) struct Journal {
     gate: ApiGate,
@@ -84,6 +93,7 @@ impl Journal {
     /// The API server did not answer, or said no.
     pub(crate) async fn read(&self) -> Result<Vec<Past>, ApiError> {
         let map = self.gate.read(GET, self.maps().get(&self.place.config_map)).await?;
+        let map = ApiError::unless_uid(map, |map| known(&map.metadata))?;
         let data = map.data.unwrap_or_default();
         let mut state = self.state.lock();
         let mut deletions = Vec::new();
@@ -170,7 +180,19 @@ impl Journal {
     async fn write(&self, data: &Map<String, Value>) -> Result<(), ApiError> {
         let params = PatchParams { field_manager: Some(REPORTER.to_owned()), ..PatchParams::default() };
         let patch = Patch::Merge(json!({ "data": data }));
-        match self.gate.write(PATCH, self.maps().patch_metadata(&self.place.config_map, &params, &patch)).await {
+        let (maps, mut pauses) = (self.maps(), DENIED_PAUSES.into_iter());
+        let written = loop {
+            let answer = self.gate.write(PATCH, maps.patch_metadata(&self.place.config_map, &params, &patch)).await;
+            match answer.and_then(|answer| ApiError::unless_uid(answer, |answer| known(&answer.metadata))) {
+                // A right that was missing the last time as well is not waited for again.
+                Err(error) if error.is_denied() && !self.is_told.load(Ordering::Relaxed) => match pauses.next() {
+                    Some(pause) => tokio::time::sleep(pause).await,
+                    None => break Err(error),
+                },
+                written => break written,
+            }
+        };
+        match written {
             Ok(_) => self.is_told.store(false, Ordering::Relaxed),
             // Whoever may not note, or has no ConfigMap, still deletes Nodes: the Events are read as well.
             Err(

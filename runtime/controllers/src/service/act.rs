@@ -18,6 +18,7 @@ use super::job::Job;
 use super::key::Key;
 use super::offer::Offer;
 use super::operation::Operation;
+use super::ownership::Work;
 use super::plan::{Action, Reason};
 use super::predicates::has_finalizer;
 use super::syncer::Syncer;
@@ -221,11 +222,15 @@ impl Syncer {
         written: Result<Written, ApiError>,
     ) -> Option<Verdict> {
         match written {
-            Ok(Written::Changed(written)) => job.service = self.wrote(key, *written),
-            Ok(Written::Nothing) => {}
-            Ok(Written::Gone) => return Some(Verdict::Done),
-            Err(error) => return Some(self.not_served(key, job, SyncError::Api { task, error }).await),
+            Ok(Written::Changed(written)) => {
+                job.service = self.wrote(key, *written);
+                // The store may be behind, and the Service want no load balancer any more.
+                let is_to_do = self.work(key, &job.service) == Work::Serve(job.provider.member);
+                (!is_to_do).then_some(Verdict::After(Duration::ZERO))
+            }
+            Ok(Written::Nothing) => None,
+            Ok(Written::Gone) => Some(Verdict::Done),
+            Err(error) => Some(self.not_served(key, job, SyncError::Api { task, error }).await),
         }
-        None
     }
 }

@@ -22,10 +22,10 @@ use super::provider::Provider;
 use super::report::{NOT_SYNCED, Tried};
 use super::syncer::Syncer;
 use super::view::told;
-use super::write::Written;
+use super::write::{Changes, Written};
 use crate::queue::Verdict;
 use crate::reaction::MIN_SLOW_RETRY;
-use crate::view::service::is_load_balancer;
+use crate::view::service::{is_deleting, is_load_balancer};
 
 /// What is known of a Service whose load balancer goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -338,6 +338,9 @@ impl Syncer {
             Bequest::Nobodys(going) => going,
             Bequest::Stays(why) => return Ok(Left::Alone(why)),
         };
+        if !is_gone {
+            self.doubts(key, service).await?;
+        }
         // Last, since all before takes its time.
         let work = Work::Cleanup(provider.member);
         if !self.is_still_to_do(key, service, work) || self.is_withdrawn(&provider) {
@@ -362,6 +365,24 @@ impl Syncer {
                 Err(Some(SyncError::Cloud { task: Task::Delete, failure }))
             }
         }
+    }
+
+    /// Before the load balancer of a Service goes that stays: its record says that nothing is certain any more. Whoever wants the load
+    /// balancer back may say so when this process has ended, and the next one would find an address, and a record by which all is well.
+    async fn doubts(&self, key: &Key, service: &Service) -> Result<(), Option<SyncError>> {
+        let Some(record) = Record::of(service).filter(|record| record.spec.is_some() && !is_deleting(service)) else {
+            return Ok(());
+        };
+        let record = Record { spec: None, backends: None, ..record };
+        let changes = Changes { record: Some(record.clone()), ..Changes::default() };
+        let written = self.writer.set(service, &changes).await;
+        match written.map_err(|error| Some(SyncError::Api { task: Task::WriteStatus, error }))? {
+            Written::Changed(written) => drop(self.wrote(key, *written)),
+            Written::Nothing => {}
+            Written::Gone => return Err(None),
+        }
+        self.memory.recorded(key, record);
+        Ok(())
     }
 
     /// Whether this is what the Service asks for, after it has waited for its turn. One that is gone asks for nothing else.

@@ -1,6 +1,6 @@
 //! What the Service and people are told: the condition, Events, and the log; and when a try that failed is made again.
 
-use ccm_apiserver::{EventRequest, service_reference};
+use ccm_apiserver::{ApiError, EventRequest, service_reference};
 use ccm_cloud::{Reaction, Severity};
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt as _;
@@ -10,7 +10,7 @@ use super::annotations::written_after;
 use super::condition::{self, Difference, ReadyCondition};
 use super::digest::Digest;
 use super::ensured_record::{Record, is_foreign};
-use super::entry::{Doubt, Purpose};
+use super::entry::{Doubt, Purpose, ServiceEntry};
 use super::error::SyncError;
 use super::fingerprint;
 use super::key::Key;
@@ -87,31 +87,49 @@ impl Reporter<'_> {
             syncer.memory.with(key, |entry| entry.needs_ensure(refused));
         }
         let verdict = syncer.later(key, tried, error);
-        let is_noted = self.note(tried, error, verdict).await;
+        let noted = self.note(tried, error, verdict).await;
         if syncer.is_past(tried) {
             return Verdict::After(Duration::ZERO);
         }
+        // What waits for a change would not say why before that: an API server that has just started forbids it for a moment.
+        let is_passing = |refusal: &ApiError| refusal.is_denied() || refusal.is_unanswered();
+        let next = match &noted {
+            Err(refusal) if verdict == Verdict::Change && is_passing(refusal) => {
+                let (why, soon) = (condition::why(error), syncer.settings.slow_retry.max(reaction::MIN_SLOW_RETRY));
+                let (queue, soon) = (&syncer.settings.queue, Verdict::After(soon));
+                let failed = |entry: &mut ServiceEntry| {
+                    entry.failed(tried.purpose, tried.backends, error.is_pending(), why, soon, queue)
+                };
+                syncer.memory.with(key, failed).unwrap_or(soon)
+            }
+            _ => verdict,
+        };
+        let is_noted = noted.unwrap_or(false);
         // The condition does not stand in what `kubectl describe` shows of a Service.
         if is_noted && error.is_pending() && self.is_news(&condition::told(error, "")) {
             let message = condition::told(error, &format!("checked again{}", after(verdict)));
             self.event(Severity::Normal, "LoadBalancerPending", message).await;
         }
         self.warn(warning, error.next_try(), error, verdict).await;
-        verdict
+        next
     }
 
     /// Tells the Service why it waits, with whatever the provider wants to find again. When that cannot be written, it is kept
     /// in memory until it can. `next` is when it is tried again. Returns whether the Service says something new now.
-    async fn note(&self, tried: &Tried<'_>, error: &SyncError, next: Verdict) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// It could not be written.
+    async fn note(&self, tried: &Tried<'_>, error: &SyncError, next: Verdict) -> Result<bool, ApiError> {
         let Self { syncer, key, service } = *self;
-        let Some(readiness) = ReadyCondition::failed(error) else { return false };
+        let Some(readiness) = ReadyCondition::failed(error) else { return Ok(false) };
         syncer.memory.not_ready(key, Some(readiness.reason));
         let interval = syncer.settings.condition_interval;
         let known = syncer.memory.with(key, |entry| {
             let is_told = entry.is_told_lately(tried.purpose, interval);
             (entry.unwritten(), entry.doubt(), is_told, entry.holder(), entry.recorded())
         });
-        let Some((annotations, doubt, is_told, holder, recorded)) = known else { return false };
+        let Some((annotations, doubt, is_told, holder, recorded)) = known else { return Ok(false) };
         let before = Record::of(service);
         let is_replaced = recorded.is_some_and(|recorded| before.as_ref().is_none_or(|old| !old.is_like(&recorded)));
         let record = tried.provider.filter(|provider| holder == Some(provider.member)).and_then(|provider| {
@@ -147,7 +165,7 @@ impl Reporter<'_> {
         let is_news = readiness.is_some();
         let changes = Changes { annotations, readiness, record: record.clone(), ..Changes::default() };
         match syncer.writer.set(service, &changes).await {
-            Ok(Written::Gone) => false,
+            Ok(Written::Gone) => Ok(false),
             Ok(written) => {
                 if let Written::Changed(written) = written {
                     drop(syncer.wrote(key, *written));
@@ -157,11 +175,11 @@ impl Reporter<'_> {
                 }
                 let told = is_news.then_some(tried.purpose);
                 syncer.memory.with(key, |entry| entry.was_noted(told));
-                is_news
+                Ok(is_news)
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot write why the load balancer is not ready");
-                false
+                Err(error)
             }
         }
     }

@@ -304,7 +304,7 @@ impl ServiceWriter {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
         let (api, name, patch) = (self.api(service), service.name_any(), Patch::Strategic(body));
         let sent = async { api.patch_status(&name, &params, &patch).await.and_then(kept) };
-        match self.0.write(PATCH, sent).await {
+        match self.0.write(PATCH, sent).await.and_then(known) {
             Ok(written) => Ok(Written::Changed(Box::new(written))),
             Err(ApiError::NotFound) => Ok(Written::Gone),
             // Another UID is refused, as other things are.
@@ -317,10 +317,7 @@ impl ServiceWriter {
     async fn live(&self, service: &Service) -> Result<Option<Service>, ApiError> {
         let sent = async { self.api(service).get(&service.name_any()).await.and_then(kept) };
         match self.0.read(GET, sent).await {
-            Ok(live) => {
-                let live = ApiError::unless_uid(live, |live| live.metadata.uid.as_deref())?;
-                Ok(Some(live).filter(|live| live.metadata.uid == service.metadata.uid))
-            }
+            Ok(live) => Ok(Some(known(live)?).filter(|live| live.metadata.uid == service.metadata.uid)),
             Err(ApiError::NotFound) => Ok(None),
             Err(error) => Err(error),
         }
@@ -336,8 +333,13 @@ impl ServiceWriter {
             let request = request.map_err(kube::Error::HttpError)?;
             self.0.client().request::<DeserializeGuard<Service>>(request).await.and_then(kept)
         };
-        self.0.write(PATCH, sent).await
+        self.0.write(PATCH, sent).await.and_then(known)
     }
+}
+
+/// An answer that says which Service it is. Another one is of something in between: nobody knows whether anything was written.
+fn known(service: Service) -> Result<Service, ApiError> {
+    ApiError::unless_uid(service, |service| service.metadata.uid.as_deref())
 }
 
 /// What is kept of an answer. It has whatever others wrote into the Service by then: one that is too large is no answer, as in the store.

@@ -28,6 +28,7 @@ use kube::Client;
 use crate::ask::objects::{Object, Unread};
 use crate::ask::{Access, Cluster, answered, events, objects};
 use crate::paste::Paste;
+use crate::plain::without_keys;
 use leader::{Asked, Place};
 use reason::Facts;
 
@@ -61,7 +62,7 @@ pub async fn explain(settings: ExplainSettings) -> Result<Explanation> {
     let connected = match access.connect().await {
         Ok(cluster) => Some(cluster),
         Err(error) if address.is_some() => {
-            tried.push(format!("the API server: {error:#}"));
+            tried.push(without_keys(&error, &format!("the API server: {error:#}")));
             None
         }
         Err(error) => return Err(error),

@@ -355,12 +355,13 @@ impl Egress {
         }
         let host = rendered.url.host_str().unwrap_or_default();
         let request_id = raw.and_then(|raw| answer::request_id(&raw.headers));
+        let operation = self.secrets.veil().text(operation);
         tracing::info!(
             target: "http",
             provider = self.provider,
             endpoint = request.endpoint,
             host,
-            operation = self.cleaned(operation),
+            operation = &*operation,
             status = raw.map(|raw| raw.status),
             error = error.map(|error| error.message.as_str()),
             ms = millis(time),

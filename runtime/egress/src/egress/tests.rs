@@ -8,6 +8,7 @@ mod failed;
 mod forbidden;
 mod guesses;
 mod logins;
+mod room;
 mod rotation;
 mod spans;
 mod told;

@@ -278,6 +278,39 @@ fn every_byte_of_every_value_is_taken_out_whatever_overlaps() {
     }
 }
 
+/// Nearly all bytes are skipped, by what follows them. A value may be one byte long, end where the text does, or begin within what looked like
+/// another. Compared as above.
+#[test]
+fn no_value_is_skipped_however_short_it_is_and_wherever_it_stands() {
+    let names = ["u", "v", "w"];
+    let mut state = 7_u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from((state >> 33) % below).unwrap()
+    };
+    let mut word =
+        |least: usize, more: u64| -> String { (0..least + random(more)).map(|_| ["a", "b", "c"][random(3)]).collect() };
+    for _ in 0..300 {
+        let values = names.map(|_| word(1, 4));
+        let redactor = redactor(&names.into_iter().zip(values.iter().map(String::as_str)).collect::<Vec<_>>());
+        for _ in 0..20 {
+            let text = word(0, 13);
+            let mut kept = vec![true; text.len()];
+            for value in &values {
+                for start in (0..text.len()).filter(|start| text[*start..].starts_with(value)) {
+                    kept[start..start + value.len()].fill(false);
+                }
+            }
+            let is_there = kept.contains(&false);
+            assert_eq!(redactor.finds_other_than("", text.as_bytes()), is_there, "{values:?} in {text}");
+            let left: String = text.chars().zip(kept).filter(|(_, kept)| *kept).map(|(c, _)| c).collect();
+            let redacted = redactor.text(&text).into_owned();
+            let redacted = names.into_iter().fold(redacted, |text, name| text.replace(&placeholder(name), ""));
+            assert_eq!(redacted, left, "{values:?} in {text}");
+        }
+    }
+}
+
 #[test]
 fn a_text_that_matches_at_each_byte_neither_takes_long_nor_grows() {
     let values: Vec<String> = (8..60).map(|length| "a".repeat(length)).collect();

@@ -231,6 +231,17 @@ async fn it_never_keeps_more_than_its_bytes_and_what_is_too_large_still_reaches_
     assert_eq!(shared.get(A, CLASS, 60 * S, large).await.source, AnswerSource::Asked);
 }
 
+/// Sixty-four headers of a letter each took some fifteen times what was counted.
+#[tokio::test(start_paused = true)]
+async fn what_headers_take_beside_their_text_counts() {
+    let shared = SharedAnswers::new(SharedAnswers::DEFAULT_BYTES);
+    let headers = vec![("a".to_owned(), "b".to_owned()); 64];
+    let taken = u64::try_from(size_of_val(headers.as_slice())).unwrap();
+    let answer = response(200, Vec::new()).map(|answer| Response { headers, ..answer });
+    shared.get(A, CLASS, S, || ready(answer)).await;
+    assert!(shared.bytes() > taken, "{} bytes, and the list alone takes {taken}", shared.bytes());
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_answer_may_take_all_the_room() {
     let shared = SharedAnswers::new(20_000);

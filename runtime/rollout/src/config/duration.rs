@@ -2,18 +2,20 @@
 
 use std::time::Duration;
 
-/// Parses a duration of zero or more.
+/// Parses a duration of zero or more, up to what Go can express, 292 years: a clock can still say when that is over.
 ///
 /// # Errors
 ///
-/// A sentence that says what a duration looks like.
+/// A sentence that says what a duration looks like, or that this one is too long.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let hint = || format!("{text:?} is not a duration; write it like 250ms, 90s or 1m30s");
     if text == "0" {
         return Ok(Duration::ZERO);
     }
     let signed: jiff::SignedDuration = text.parse().map_err(|_error| hint())?;
-    Duration::try_from(signed).map_err(|_error| hint())
+    let time = Duration::try_from(signed).map_err(|_error| hint())?;
+    i64::try_from(time.as_nanos()).map_err(|_error| format!("{text:?} is too long; at most 2562047h are possible"))?;
+    Ok(time)
 }
 
 /// As [`parse`], refusing zero, for periods.
@@ -93,5 +95,7 @@ mod tests {
             assert!(parse(text).unwrap_err().contains("write it like"), "{text:?}");
         }
         assert!(parse_period("0s").is_err());
+        assert!(parse("2562047h").is_ok());
+        assert!(parse("2562048h").unwrap_err().contains("at most 2562047h"));
     }
 }

@@ -1,10 +1,10 @@
 //! The first component of a process: until there is one, nothing is written to the cluster for the provider.
 //!
 //! The last good one of the state folder is tried first, and the source only when that holds none, or one that cannot be used: what is proven goes
-//! before what nobody has tried. One that only lacks an answer of its cloud or of the other replicas is waited for; one that was rejected for
-//! another reason that may pass is asked once more before the one of the source takes its place. Once it serves, the source is looked at, and
-//! what that holds goes through the gate as any other component. So does the last good one here: it was proven with another configuration,
-//! perhaps, or by another host.
+//! before what nobody has tried. One that only lacks an answer of its cloud or of the other replicas is waited for; one that cannot be read, or
+//! was rejected for another reason that may pass, is asked once more before the one of the source takes its place. Once it serves, the source is
+//! looked at, and what that holds goes through the gate as any other component. So does the last good one here: it was proven with another
+//! configuration, perhaps, or by another host.
 
 use std::time::Duration;
 
@@ -154,7 +154,7 @@ impl Keeper {
     /// The last good one, when there is one.
     async fn stored(&mut self) -> Result<Option<Taken>, NotAdmitted> {
         let Some(state_folder) = &self.state_folder else { return Ok(None) };
-        let packed = state_folder.component().await.map_err(NotAdmitted::LocalFile)?;
+        let packed = state_folder.component().await.map_err(|error| Rejected::at(Step::Source, error))?;
         let Some(packed) = packed else { return Ok(None) };
         let unpacked = Unpacked { is_stored: true, ..gate::unpacked(&self.config, packed).await? };
         self.admit_first(unpacked, None).await.map(Some)

@@ -1,6 +1,5 @@
 //! Tells what becomes of components, each once: Events, log, metrics, the page, and what is kept in the state folder.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -137,9 +136,10 @@ impl Keeper {
             News::Changed(transition, standing) => {
                 self.shows_standing(&transition, &standing);
                 self.audience.metrics.stands(&self.source, &standing, transition.gone());
-                // First: whoever is killed while others are told must not blame who was judged, nor forget the verdict.
-                if self.remembered.refused != *self.refused() {
-                    self.remembered.refused = self.refused().into_owned();
+                // First: whoever is killed while others are told must not blame who was judged, nor forget the verdict. What the slot does not
+                // refuse stays: the proven one may have been refused before.
+                let refused = self.refused();
+                if refused.iter().filter(|one| self.remembered.refused.add((*one).clone())).count() > 0 {
                     self.remember().await;
                 }
                 self.note_probation_of_now().await;
@@ -195,7 +195,8 @@ impl Keeper {
                 tracing::info!(source = self.source, "{serving} is proven");
                 self.keep(&serving.digest).await;
                 self.count(serving).await;
-                self.share(Judgement::Proven(serving.digest.clone())).await;
+                // Whoever leads tells it. Another one has heard it, and could tell it again after something else was proven.
+                self.listen().await;
             }
             Transition::Returned { failed, refusal } => {
                 self.audience.metrics.load(&self.source, "rolled-back", Step::Probation.as_str());
@@ -243,9 +244,9 @@ impl Keeper {
         written.map_err(told).is_ok()
     }
 
-    /// Which components are not taken again: the slot says so, and before there is one what is known from before.
-    pub(super) fn refused(&self) -> Cow<'_, Refusals> {
-        self.slot().map_or(Cow::Borrowed(&self.remembered.refused), |slot| Cow::Owned(slot.standing().refused))
+    /// Which components the slot does not take again.
+    pub(super) fn refused(&self) -> Refusals {
+        self.slot().map(|slot| slot.standing().refused).unwrap_or_default()
     }
 
     /// Writes down what was refused, and the counters that were proven. Returns whether that worked.

@@ -72,9 +72,9 @@ impl Share {
     }
 
     fn tell(&mut self, judgement: Judgement) {
-        if !self.untold.contains(&judgement) {
-            self.untold.push(judgement);
-        }
+        // Last: of what was proven, the last word counts.
+        self.untold.retain(|known| *known != judgement);
+        self.untold.push(judgement);
     }
 
     /// Tells the others what they do not know yet, and hears what they have found out. What fails is tried again later.
@@ -257,14 +257,14 @@ impl Keeper {
         }
     }
 
-    /// As [`gate::not_older`], by what this replica and the others have proven.
+    /// As [`gate::not_older`], by what this replica and the others have proven and refused, also of the one that serves.
     ///
     /// # Errors
     ///
     /// The same.
     pub(super) fn not_older(&self, new: &Unpacked) -> Result<(), Rejected> {
         let (vouched, _) = self.remembered.counters.split(self.config.trust.vouches());
-        gate::not_older(&self.config, new, &vouched, &self.refused())
+        gate::not_older(&self.config, new, &vouched, &self.remembered.refused)
     }
 
     /// Takes the word of the others before there is a slot. Returns how the one that leads names load balancers.

@@ -34,6 +34,8 @@ impl Counters {
     /// Adds one. Returns whether it changes anything.
     pub(crate) fn add(&mut self, one: &Counted) -> bool {
         let before = self.0.clone();
+        // Another key says the same, and the first one may be taken away.
+        self.0.retain(|known| known != one || known.signed.signature == one.signed.signature);
         let of_name = |known: &&Counted| known.signed.name == one.signed.name;
         let is_first = !self.0.iter().any(|known| of_name(&known));
         let mut names: Vec<&str> = self.0.iter().map(|known| known.signed.name.as_str()).collect();
@@ -107,6 +109,19 @@ mod tests {
         }
         refused.refuse("9", "it crashed".to_owned());
         assert_eq!(highest(&counters, Some("a"), &refused), Some(8));
+    }
+
+    /// It ended with the first key, though a second one had said the same.
+    #[test]
+    fn a_counter_that_another_key_signs_as_well_is_that_keys_from_then_on() {
+        let mut counters = Counters::default();
+        for signature in ["of the first key", "of the second key"] {
+            let mut one = counted("a", 3, "sha256:a");
+            signature.clone_into(&mut one.signed.signature);
+            counters.add(&one);
+        }
+        let (vouched, others) = counters.split(|one| one.signed.signature == "of the second key");
+        assert_eq!((highest(&vouched, None, &Refusals::default()), others.is_empty()), (Some(3), true));
     }
 
     #[test]

@@ -84,11 +84,11 @@ async fn each_source_has_its_own() {
     let refused = |source: &str| Remembered { refused: refusals.clone(), ..Remembered::of(source) };
     of_a.remember(&refused(a)).await.unwrap();
     assert_eq!(component(&of_b).await, None);
-    assert_eq!(of_b.remembered(b).await, Remembered::of(b));
-    assert_eq!(of_a.remembered(a).await, refused(a));
+    assert_eq!(of_b.remembered().await, Remembered::of(b));
+    assert_eq!(of_a.remembered().await, refused(a));
     // Of two sources with the same name in the folder, should that happen, or a file that somebody copied.
     std::fs::copy(of_a.file("json"), of_b.file("json")).unwrap();
-    assert_eq!(of_b.remembered(b).await, Remembered::of(b));
+    assert_eq!(of_b.remembered().await, Remembered::of(b));
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn a_memory_that_cannot_be_read_is_none_and_a_component_that_cannot_is_nam
     let (last_good, source) = (kept_in(folder.path()), SOURCE);
     for text in ["", "{", "[]", r#"{"refused": "sha256:a"}"#] {
         std::fs::write(last_good.file("json"), text).unwrap();
-        assert_eq!(last_good.remembered(source).await, Remembered::of(source), "{text}");
+        assert_eq!(last_good.remembered().await, Remembered::of(source), "{text}");
     }
     std::fs::create_dir(last_good.file("wasm")).unwrap();
     let error = format!("{:#}", last_good.component().await.unwrap_err());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::{FindError, Instances as _, Need};
-use ccm_egress::ProviderContext;
+use ccm_egress::{Cache, ProviderContext};
 use ccm_sandbox::{CallError, Limits, LoadError, Pool, Provider, Sandbox};
 use tokio::task::JoinSet;
 
@@ -139,5 +139,30 @@ async fn what_a_guest_answers_counts_as_memory_of_its_call() {
         }
         assert_eq!(memory.given(), 0);
         assert_eq!(provider.find(vec![node("good")], Need::Metadata).await, Ok(vec![found("good", &[])]));
+    }
+}
+
+/// Each call that read the cache had a copy of up to 4 MiB, and while it waited for room for its own, nobody had counted that.
+#[tokio::test]
+async fn what_is_read_from_the_cache_counts_until_the_guest_asks_again() {
+    // A call takes 2 MiB and its own copy of 3. There is room for the copy of the host as well, or not; for two of those, never.
+    for (memory_bytes, has_room) in [(13 * MIB / 2, false), (19 * MIB / 2, true)] {
+        let sandbox = sandbox(memory_bytes, 1);
+        let memory = sandbox.memory();
+        let component = sandbox.load(component(HOSTILE), Limits::default(), false).await.unwrap();
+        let context = ProviderContext { cache: Cache::new(Cache::DEFAULT_BYTES), ..ProviderContext::closed() };
+        let provider = component.into_provider(context, None, None);
+        let find = async |name: &str| provider.find(vec![node(name)], Need::Metadata).await;
+        assert_eq!(find("cache-hoard").await, Ok(vec![found("cache-hoard", &[])]));
+        let read = find("cache-hoard-read").await;
+        if has_room {
+            let labels = [("hostile.example/hoard", "3145728-3145728")];
+            assert_eq!(read, Ok(vec![found("cache-hoard-read", &labels)]));
+        } else {
+            let error = read.unwrap_err();
+            let text = error.to_string();
+            assert!(matches!(error, FindError::Failed(_)) && text.contains("--provider-memory"), "{text}");
+        }
+        assert_eq!(memory.given(), 0);
     }
 }

@@ -324,6 +324,28 @@ fn a_key_of_another_certificate_is_told_with_both_files_and_their_flags() {
     assert!(acceptor(Some((&certificate, &key)), MinTls::default()).is_ok());
 }
 
+/// A key that lost its line breaks, as in a Secret made from an environment variable, was written to the log byte by byte.
+#[test]
+fn a_key_without_line_breaks_is_not_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (good, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
+    std::fs::write(&good, made.cert.pem()).unwrap();
+    for breaks in ["", " ", "\\n"] {
+        let line = made.signing_key.serialize_pem().replace('\n', breaks);
+        std::fs::write(&key, &line).unwrap();
+        // Also where the files are mixed up.
+        for certificate in [&good, &key] {
+            let error = read_pair(("--cert", certificate), ("--key", &key)).unwrap_err();
+            let (told, flag) = (format!("{error:#}"), if certificate == &good { "--key" } else { "--cert" });
+            assert!(told.starts_with(&format!("{flag} {}: it is not PEM: ", key.display())), "{told}");
+            let bytes = format!("{:?}", line.as_bytes());
+            let part = &bytes[60..90];
+            assert!(!told.contains(&line[40..60]) && !told.contains(part), "{told}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_answer_under_way_is_given_when_its_connection_is_too_old() {
     let (acceptor, connector) = trusted();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use parking_lot::Mutex;
 use rustls::crypto::aws_lc_rs::default_provider;
-use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -78,6 +78,8 @@ impl Certificate {
         };
         let mut config = config.with_cert_resolver(Arc::clone(self) as Arc<dyn ResolvesServerCert>);
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        // A client that resumes a session shows no certificate: it would get in after its CA was taken away. API servers resume none.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
         TlsAcceptor::from(Arc::new(config))
     }
 

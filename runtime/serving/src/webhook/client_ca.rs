@@ -17,6 +17,8 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
 use tokio_util::sync::CancellationToken;
 
+use crate::https::without_lines;
+
 type Verifier = Arc<dyn ClientCertVerifier>;
 
 /// The CA of the moment.
@@ -79,7 +81,7 @@ impl ClientCa {
 fn verifier(pem: &[u8]) -> Result<Verifier> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
-        roots.add(certificate?)?;
+        roots.add(certificate.map_err(without_lines)?)?;
     }
     // Without any certificate it says so.
     let verifier =
@@ -128,12 +130,16 @@ impl ClientCertVerifier for ClientCa {
 #[cfg(test)]
 mod tests {
     use ccm_fake_api::Log;
+    use prometheus_client::registry::Registry;
     use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
     use rustls::pki_types::{PrivateKeyDer, ServerName};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio_rustls::{TlsAcceptor, TlsConnector};
 
     use super::*;
+    use crate::https::MinTls;
+    use crate::webhook::certificate::{Certificate, Files};
+    use crate::webhook::metrics::WebhookMetrics;
 
     type Shown = Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>;
 
@@ -166,8 +172,11 @@ mod tests {
             Some((chain, key)) => client.with_client_auth_cert(chain, key).unwrap(),
             None => client.with_no_client_auth(),
         };
+        answers(&TlsAcceptor::from(Arc::new(server)), &TlsConnector::from(Arc::new(client))).await
+    }
+
+    async fn answers(acceptor: &TlsAcceptor, connector: &TlsConnector) -> bool {
         let (near, far) = tokio::io::duplex(1 << 16);
-        let (acceptor, connector) = (TlsAcceptor::from(Arc::new(server)), TlsConnector::from(Arc::new(client)));
         let port = async {
             let mut stream = acceptor.accept(near).await?;
             stream.write_all(b"answer").await?;
@@ -208,6 +217,38 @@ mod tests {
         }
         let told = ["cannot be used: nobody may ask before there is one", "cannot be used: the one before is kept"];
         assert_eq!(told.map(|line| log.lines(line).len()), [1, 1]);
+    }
+
+    /// Whoever resumed a session showed no certificate, and nobody looked at the one of before again.
+    #[tokio::test]
+    async fn a_client_of_a_ca_of_before_comes_back_by_no_session() {
+        drop(default_provider().install_default());
+        let (ours, other) = (ca(), ca());
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        std::fs::write(at("tls.crt"), made.cert.pem()).unwrap();
+        std::fs::write(at("tls.key"), made.signing_key.serialize_pem()).unwrap();
+        let flag = "--webhook-cert-dir";
+        let files = Files { certificate: (flag, at("tls.crt")), key: (flag, at("tls.key")) };
+        let certificate = Certificate::new(files, WebhookMetrics::register(&mut Registry::default()));
+        let stop = CancellationToken::new();
+        stop.cancel();
+        Arc::clone(&certificate).reload(Duration::from_secs(10), stop).await;
+        let clients = ClientCa::new(("--webhook-client-ca-file", at("ca.crt")));
+        let acceptor = certificate.acceptor(MinTls::default(), Some(Arc::clone(&clients)));
+        let mut roots = RootCertStore::empty();
+        roots.add(made.cert.der().clone()).unwrap();
+        for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+            let client = rustls::ClientConfig::builder_with_protocol_versions(&[version]);
+            let (chain, key) = client_of(&ours).unwrap();
+            let client = client.with_root_certificates(roots.clone()).with_client_auth_cert(chain, key).unwrap();
+            let connector = TlsConnector::from(Arc::new(client));
+            clients.take(&Ok(ours.pem().into_bytes()));
+            assert!(answers(&acceptor, &connector).await, "{version:?}");
+            clients.take(&Ok(other.pem().into_bytes()));
+            assert!(!answers(&acceptor, &connector).await, "{version:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -173,8 +173,6 @@ fn its_commands_name_recipes_files_and_objects_that_there_are() {
     commands::lead_somewhere(GUIDE, &objects);
 }
 
-/// The command of step 3 that takes the grants for the check from the rendered overlay: `kubectl` writes a flag of a list in each line, with
-/// quotes where YAML needs them.
 #[test]
 fn it_says_what_becomes_of_each_variable_that_the_provider_declares_or_the_overlay_grants() {
     let (guide, overlay) = (read(GUIDE), read(OVERLAY));
@@ -199,6 +197,8 @@ fn is_quoted(letter: char) -> bool {
     letter.is_ascii_uppercase() || matches!(letter, '_' | '"')
 }
 
+/// The command of step 3 that takes the grants for the check from the rendered overlay: `kubectl` writes a flag of a list in each line, with
+/// quotes where YAML needs them.
 #[test]
 fn the_command_that_reads_the_grants_finds_all_of_the_overlay() {
     let guide = read(GUIDE);

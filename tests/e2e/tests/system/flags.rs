@@ -90,12 +90,19 @@ async fn lookups_wait_for_others_and_for_calls_to_end_as_the_flags_say() {
         assert_eq!(host.lookups().await, 2.0, "{flag}: in a call beside the other");
         host.end().await;
     }
-    // Otherwise it is: it is done while the other one's call goes on.
-    let host = asleep(&[]).await;
-    NodeFixture::new("good").register(client).await.unwrap();
-    await_untainted(client, "good").await;
-    assert!(is_tainted(&get(client, "wasi-sleep").await));
-    host.end().await;
+    // Otherwise it is done while the other one's call goes on. Where the machine is so busy that this takes as long as that call, another
+    // try tells.
+    for _ in 0..5 {
+        let host = asleep(&[]).await;
+        NodeFixture::new("good").register(client).await.unwrap();
+        await_untainted(client, "good").await;
+        let goes_on = is_tainted(&get(client, "wasi-sleep").await);
+        host.end().await;
+        if goes_on {
+            return;
+        }
+    }
+    panic!("each time the other one's call had ended");
 }
 
 /// `--kube-api-concurrent-writes`

@@ -84,3 +84,38 @@ fn each_part_of_the_health_check_is_written_where_it_differs_and_what_has_no_eff
         assert_eq!(routes(&cloud).len(), 1 + changes.len());
     }
 }
+
+/// As Terraform makes some. Whatever had got that tag next would have been behind it as well, until something else differed.
+#[test]
+fn one_whose_droplets_a_tag_chooses_gets_those_of_the_nodes() {
+    let has = changed("lb-1", json!({ "tag": "workers" }));
+    for change in [ensure, update_backends] {
+        let listed = many(std::slice::from_ref(&has));
+        let cloud = FakeCloud::new().always(GET, one(&has)).always(LIST, listed).on(PUT, one(&balancer("lb-1")));
+        let done = change(&config(), &settled_service(&[]), &nodes());
+        assert_eq!((addresses(&done), done.outcome.changes), (both(), vec!["changed lb-1: droplets".to_owned()]));
+        let body = body(&cloud, 1);
+        assert_eq!((body.get("tag"), &body["droplet_ids"]), (None, &json!([100, 101])));
+    }
+}
+
+/// The droplets follow the Nodes whatever else is wrong. Once one that somebody took away came back with a change alone.
+#[test]
+fn a_comparison_sees_droplets_that_differ_although_an_annotation_is_wrong() {
+    for (changes, differs) in [
+        (json!({ "droplet_ids": [100] }), true),
+        (json!({ "droplet_ids": [101, 100] }), false),
+        (json!({ "droplet_ids": [100], "status": "new" }), false),
+    ] {
+        let _cloud = FakeCloud::new().on(LIST, many(&[changed("lb-1", changes.clone())]));
+        let service = settled_service(&[(names::HEALTH_INTERVAL, "soon")]);
+        let standing = standings(&config(), &[Wish { service, backends: vec![0, 1] }]).remove(0);
+        match standing {
+            Standing::Differs(what) => assert_eq!((what, differs), (vec!["droplets".to_owned()], true), "{changes}"),
+            Standing::Unknown(failure) => {
+                assert_eq!((failure.reaction, differs), (Reaction::Invalid, false), "{changes}")
+            }
+            other => panic!("{changes}: {other:?}"),
+        }
+    }
+}

@@ -303,8 +303,9 @@ fn droplets_that_follow_alone_go_without_the_refused_ones_too() {
             .on(LESS, Reply::status(204));
         let done = change(&config(), &settled_service(&[(names::HEALTH_INTERVAL, "soon")]), &nodes());
         let is_ensure = routes(&cloud)[0] == GET;
-        let expected = if is_ensure { Reaction::Invalid } else { Reaction::Pending };
-        assert_eq!(failure(&done).0, expected);
+        assert_eq!(failure(&done), (Reaction::Pending, Some(300_000)));
+        let field = done.outcome.failure.as_ref().and_then(|failure| failure.field.as_ref());
+        assert_eq!(field.is_some(), is_ensure, "{done:?}");
         assert!(told(&done).contains("n101"));
         let last = cloud.requests().len() - 1;
         assert_eq!(routes(&cloud)[last - 1..], [MORE, LESS]);
@@ -323,23 +324,26 @@ fn droplets_that_follow_alone_go_without_the_refused_ones_too() {
     assert_eq!(body(&cloud, cloud.requests().len() - 1), json!({ "droplet_ids": [9] }));
 }
 
+/// A size that the cloud has just refused is not asked for again.
 #[test]
 fn a_size_that_waits_and_a_droplet_that_is_refused_are_told_both() {
-    let waits = "Load Balancer can only be resized once every hour, last resized at: 1970-01-01T00:00:00Z";
-    let cloud = FakeCloud::new()
-        .on(GET, one(&outdated(&json!([100]))))
-        .on(PUT, no("x: only be resized once every hour"))
-        .on(PUT, no_such())
-        .on(DROPLET, not_found())
-        .on(PUT, no(waits))
-        .on(PUT, one(&updated(&json!([100]))));
-    let done = ensure(&config(), &settled_service(&[(names::SIZE_UNIT, "3")]), &nodes());
-    let failure = done.outcome.failure.as_ref().expect("both wait");
-    assert_eq!(failure.reaction, Reaction::Pending);
-    assert!(failure.message.contains("keeps the size") && failure.message.contains("n101"), "{}", failure.message);
-    assert!(told(&done).contains("n101"));
-    assert_eq!(done.outcome.changes, ["changed lb-1: forwarding rules"]);
-    assert!(routes(&cloud).ends_with(&[PUT.to_owned()]));
+    let waits = || no("Load Balancer can only be resized once every hour, last resized at: 1970-01-01T00:00:00Z");
+    let stays = || one(&updated(&json!([100])));
+    for (replies, sizes) in
+        [(vec![waits(), no_such(), stays()], [3, 1, 1]), (vec![no_such(), waits(), stays()], [3, 3, 1])]
+    {
+        let cloud = FakeCloud::new().on(GET, one(&outdated(&json!([100])))).on(DROPLET, not_found());
+        let cloud = replies.into_iter().fold(cloud, |cloud, reply| cloud.on(PUT, reply));
+        let done = ensure(&config(), &settled_service(&[(names::SIZE_UNIT, "3")]), &nodes());
+        let failure = done.outcome.failure.as_ref().expect("both wait");
+        assert_eq!((failure.reaction, failure.retry_after_ms), (Reaction::Pending, Some(300_000)));
+        assert!(failure.message.contains("keeps the size") && failure.message.contains("n101"), "{}", failure.message);
+        assert!(told(&done).contains("n101"));
+        assert_eq!(done.outcome.changes, ["changed lb-1: forwarding rules"]);
+        let puts = routes(&cloud).into_iter().enumerate().filter(|(_, line)| line == PUT);
+        let asked: Vec<Value> = puts.map(|(at, _)| body(&cloud, at)["size_unit"].clone()).collect();
+        assert_eq!(asked, sizes);
+    }
 }
 
 /// A cluster whose droplets no listing has, as those with GPUs, and a no that names none.

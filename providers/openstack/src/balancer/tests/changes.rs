@@ -189,14 +189,18 @@ fn os_208_session_affinity_is_followed() {
     let mut service = settled(&[]);
     service.client_ip_affinity_seconds = Some(60);
     let sticky = json!({ "session_persistence": { "type": "SOURCE_IP" } });
+    let cookie = json!({ "session_persistence": { "type": "HTTP_COOKIE", "cookie_name": null } });
     for (case, has, service, expected) in [
-        ("os_208", pool(), &service, sticky.clone()),
-        ("os_208", with(pool(), sticky.clone()), &settled(&[]), json!({ "session_persistence": null })),
+        ("os_208", pool(), &service, Some(sticky.clone())),
+        ("os_208", with(pool(), sticky.clone()), &settled(&[]), Some(json!({ "session_persistence": null }))),
+        ("people have set a cookie", with(pool(), cookie.clone()), &settled(&[]), None),
+        ("people have set a cookie, and the Service asks for more", with(pool(), cookie), &service, Some(sticky)),
     ] {
         let cloud =
             cloud_of(&balancer(), &[listener()], &[has], &[member(1), member(2)]).on(line, Reply::json(200, "{}"));
         run(service);
-        assert_eq!(writes(&cloud), [(line.to_owned(), json!({ "pool": expected }))], "{case}");
+        let expected: Vec<_> = expected.into_iter().map(|body| (line.to_owned(), json!({ "pool": body }))).collect();
+        assert_eq!(writes(&cloud), expected, "{case}");
     }
 }
 

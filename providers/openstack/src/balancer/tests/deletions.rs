@@ -120,7 +120,8 @@ fn own(lines: &[&str]) -> Vec<String> {
     lines.iter().map(|&line| line.to_owned()).collect()
 }
 
-/// The Go manager deletes all that any manager of any cluster has made.
+/// The Go manager deletes all that any manager of any cluster has made. Its descriptions keep the name that the cluster had then: people are told
+/// of what may be the Service's.
 #[test]
 fn os_184_what_was_made_for_another_service_or_another_cluster_is_not_deleted() {
     let start = "Floating IP for Kubernetes external service";
@@ -139,13 +140,17 @@ fn os_184_what_was_made_for_another_service_or_another_cluster_is_not_deleted() 
             format!("{start} default/a from cluster kubernetes (UID u)"),
             true,
         ),
+        ("os_184 of the owner in another cluster", heir.clone(), format!("{start} default/a from cluster b"), false),
         ("os_184 of a third Service", heir, format!("{start} default/b from cluster kubernetes"), false),
     ] {
         let cloud = gone(cloud_of(&balancer, &[listener()], &[pool()], &[]))
             .on(FLOATING, many("floatingips", &[of(&description)]));
-        delete(&settled(&[]));
+        let done = delete(&settled(&[]));
         let expected = if goes { vec![RELEASE, DELETE] } else { vec![DELETE] };
         assert_eq!(written(&cloud), own(&expected), "{case}");
+        let told: Vec<_> = done.warnings.iter().map(|(reason, _)| *reason).collect();
+        let is_told = case.ends_with("another cluster");
+        assert_eq!(told, if is_told { vec!["LoadBalancerNotDeleted"] } else { vec![] }, "{case}: {:?}", done.warnings);
     }
 }
 

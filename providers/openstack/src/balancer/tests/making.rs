@@ -288,3 +288,42 @@ fn one_that_fails_before_it_has_served_is_deleted_and_another_is_made_a_minute_l
         }
     }
 }
+
+/// The replica that made it leads again within the hour, and still remembers it as new. Clients have its address meanwhile. Where the status
+/// has the address of the one before, which somebody deleted, nobody has that of the new one.
+#[test]
+fn one_that_another_replica_has_published_stays_when_it_fails() {
+    let gone = "load-balancer DELETE /lbaas/loadbalancers/lb-1";
+    let broken = with(balancer(), json!({ "provisioning_status": "ERROR" }));
+    let (own, before) = ("10.1.0.100", "203.0.113.9");
+    let of = |address: &str| vec![Ingress::ip(address)];
+    let named = vec![Ingress::hostname("web.example.com")];
+    for call in [ensure, update_backends] {
+        for (case, status, noted, has_floating, goes) in [
+            ("nobody", vec![], Some(own), false, true),
+            ("its own address", of(own), Some(own), false, false),
+            ("its floating IP", of("203.0.113.7"), Some("203.0.113.7"), true, false),
+            ("a name, and its own address is noted", named.clone(), Some(own), false, false),
+            ("a name, and nothing is noted", named.clone(), None, false, false),
+            ("its floating IP, which the status does not show yet", of(before), Some(before), true, false),
+            ("the one before", of(before), Some(before), false, true),
+            ("the one before, by a name", named.clone(), Some(before), false, true),
+        ] {
+            let floating = if has_floating { vec![floating()] } else { vec![] };
+            let cloud = empty()
+                .on(POST, made())
+                .always(GET, one("loadbalancer", &broken))
+                .always(LISTENERS, many("listeners", &[listener()]))
+                .always(FLOATING, many("floatingips", &floating))
+                .on(gone, Reply::status(204));
+            run(&service(&[]));
+            let noted: Vec<_> = noted.map(|address| (names::ADDRESS, address)).into_iter().collect();
+            let noted = service(&[&[(names::ID, "lb-1")], &noted[..]].concat());
+            let done = call(&usual(), &host(), &Service { ingress: status, ..noted }, &nodes());
+            assert_eq!(written(&cloud), if goes { vec![POST, gone] } else { vec![POST] }, "{case}");
+            let way_out = format!("{}: \"true\" lets it be deleted and made anew", names::RECREATE);
+            assert_eq!(message(&done).ends_with(&way_out), !goes, "{case}: {}", message(&done));
+            assert_eq!(done.outcome.annotations.is_empty(), !goes, "{case}");
+        }
+    }
+}

@@ -78,6 +78,48 @@ fn no_member_goes_for_a_subnet_that_is_not_there() {
     }
 }
 
+/// The Go manager names no subnet where it makes members one at a time: they are reached as the load balancer's address is. With the first
+/// change of their Service, each of them went, and came again.
+#[test]
+fn members_that_the_go_manager_made_one_at_a_time_stay_whatever_else_changes() {
+    let of_go = |value: Value| with(value, json!({ "tags": [NAME] }));
+    let made_alone = |number: u8| {
+        let name = format!("member_node-{number}_10.1.0.{number}_30000");
+        with(member(number), json!({ "name": name, "subnet_id": null }))
+    };
+    let tags = "load-balancer PUT /lbaas/loadbalancers/lb-1";
+    let (limit, elsewhere) = (&[(names::CONNECTION_LIMIT, "7")][..], &[(names::MEMBER_SUBNET, "subnet-9")][..]);
+    for (case, serial, annotations, expected) in [
+        ("nothing", true, &[][..], &[][..]),
+        ("the limit", true, limit, &[tags, "load-balancer PUT /lbaas/listeners/listener-1"]),
+        (
+            "the limit, and what is made is made at once now",
+            false,
+            limit,
+            &[tags, "load-balancer PUT /lbaas/listeners/listener-1"],
+        ),
+        ("the subnet", true, elsewhere, &[tags, REMOVE, ADD]),
+    ] {
+        let mut config = usual();
+        config.balancers.serial = serial;
+        let subnet = |id: &str| one("subnet", &json!({ "id": id, "network_id": "net-1", "ip_version": 4 }));
+        let lb = of_go(balancer());
+        let cloud = cloud_of(&lb, &[of_go(listener())], &[pool()], &[made_alone(1), made_alone(2)])
+            .always("network GET /subnets/subnet-1", subnet("subnet-1"))
+            .always("network GET /subnets/subnet-9", subnet("subnet-9"))
+            .on(GET, one("loadbalancer", &lb))
+            .always(GET, one("loadbalancer", &balancer()));
+        let cloud = expected.iter().fold(cloud, |cloud, line| cloud.on(line, Reply::json(200, "{}")));
+        for _ in 0..expected.len().max(1) {
+            ensure(&config, &host(), &settled(annotations), &nodes());
+            later(&cloud);
+        }
+        assert_eq!(written(&cloud), expected, "{case}");
+        let is_asked = |line: &String| line.starts_with("network GET /subnets/subnet-1");
+        assert!(!cloud.lines().iter().any(is_asked), "nobody moves there: {case}");
+    }
+}
+
 #[test]
 fn members_are_told_which_port_to_check() {
     let mut config = usual();

@@ -265,6 +265,8 @@ fn when_a_port_gets_another_pool_the_one_before_goes_only_where_it_was_the_servi
     let proxied = settled(&[(names::PROXY_PROTOCOL, "true")]);
     for (case, name, goes) in [
         ("its own", format!("pool_0_{NAME}"), true),
+        ("its own, as older Go managers called it", "TCP_80_pool".to_owned(), true),
+        ("like one of another port", "TCP_81_pool".to_owned(), false),
         ("another Service's", format!("pool_0_{A}"), false),
         ("a person's", "theirs".to_owned(), false),
     ] {

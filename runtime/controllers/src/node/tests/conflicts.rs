@@ -55,6 +55,21 @@ async fn case_28_a_refused_patch_is_one_patch_and_no_success() {
     }
 }
 
+/// It passed for the API server's: the write that followed was bound to no version, or a Node with its taint counted as initialised.
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_something_in_between_is_none_and_the_node_is_tried_again() {
+    for (line, before) in [(STATUS, vec![STATUS]), (OBJECT, vec![STATUS, OBJECT])] {
+        let mut bench = bench();
+        bench.api.interfere(line, 200, "{}", 1);
+        assert_eq!(bench.sync("node0").await, Verdict::Backoff, "{line}");
+        assert_eq!(bench.api.lines(), before);
+        assert!(!bench.api.json("node0")["spec"]["taints"].is_null());
+        assert_eq!(bench.sync("node0").await, Verdict::Done, "{line}");
+        assert!(bench.api.json("node0")["spec"]["taints"].is_null());
+        assert_eq!(bench.events().await, ["Normal Synced: Node synced successfully"]);
+    }
+}
+
 /// Deviation from case 7.2/29: upstream logs the failure of the address patch and has removed the taint before it. Here the
 /// taint stays and the whole sync is tried again.
 #[tokio::test(start_paused = true)]

@@ -148,8 +148,9 @@ async fn cases_96_to_103_and_case_105_shutdown_and_provider_id() {
 /// 106 and 107: the provider ID of the Node goes to the cloud as it is. 110: without one nothing is made up.
 #[tokio::test(start_paused = true)]
 async fn case_106_case_107_case_110_the_cloud_is_asked_about_the_provider_id_of_the_node() {
-    for (case, id) in [(106, Some("fake://own")), (107, Some("fake:///zone/own")), (110, None)] {
-        let mut bench = Bench::new();
+    let rows = [(106, Some("fake://own"), 1), (107, Some("fake:///zone/own"), 3), (110, None, 1)];
+    for (case, id, providers) in rows {
+        let mut bench = Bench::among(providers, NodeLifecycleSettings::default());
         bench.cloud.answer("node0", [found(|instance| instance.provider_id = "fake://other".into())]);
         let draft = node("node0").aged(OLD).ready("False");
         bench.add(id.map_or(draft.clone(), |id| draft.provider_id(id)));

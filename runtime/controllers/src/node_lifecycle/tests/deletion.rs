@@ -53,6 +53,31 @@ async fn case_94_a_delete_that_fails_is_told_after_the_deletion_and_tried_again_
     assert_eq!(bench.scraped("deletions_total{result=\"failed\"}"), 1.0);
 }
 
+/// It passed for the API server's, and the Node was never looked at again, nor deleted.
+#[tokio::test(start_paused = true)]
+async fn a_delete_that_something_in_between_answers_is_none_and_is_tried_again_with_a_new_proof() {
+    for text in ["{}", r#"{ "message": "moved" }"#] {
+        let mut bench = bench();
+        bench.api.interfere(DELETE, 200, text, 1);
+        assert!(matches!(bench.syncs("node0", 2).await, Verdict::After(_)), "{text}");
+        assert!(bench.api.has("node0"));
+        bench.syncs("node0", 2).await;
+        assert!(!bench.api.has("node0"), "{text}");
+        assert_eq!(bench.cloud.needs(), [Need::Existence, Need::Proof, Need::Proof]);
+        assert_eq!(bench.scraped("deletions_total{result=\"failed\"}"), 1.0);
+    }
+}
+
+/// A Node with a finalizer is shown as it goes.
+#[tokio::test(start_paused = true)]
+async fn a_delete_that_is_answered_with_the_node_is_one() {
+    let mut bench = bench();
+    let going = lost("node0").with("/metadata", "deletionTimestamp", json!("2026-01-01T00:00:00Z"));
+    bench.api.interfere(DELETE, 200, &going.0.to_string(), 1);
+    assert_eq!(bench.syncs("node0", 2).await, Verdict::Done);
+    assert_eq!(bench.events().await, [DELETING]);
+}
+
 /// Upstream writes both Events again with each pass.
 #[tokio::test(start_paused = true)]
 async fn a_delete_that_fails_for_ever_is_told_now_and_then() {

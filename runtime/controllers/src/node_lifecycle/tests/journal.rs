@@ -6,6 +6,7 @@ use std::time::Duration;
 use ccm_apiserver::GRACE;
 use futures::future::join_all;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::Bench;
 use crate::node_lifecycle::journal::{Journal, JournalPlace};
@@ -96,6 +97,34 @@ async fn there_is_room_again_when_deletions_count_no_more() {
     note(&journal, most..most + 1).await;
     let keys: Vec<String> = noted(&bench).into_iter().map(|(key, _)| key).collect();
     assert_eq!(keys, [format!("node-deletion.wasm-ccm.{}", uid(most))], "what was there has gone with it");
+}
+
+/// It passed for noted, and the next leader would not have known of the deletion.
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_something_in_between_is_no_note() {
+    let bench = bench();
+    let journal = journal(&bench);
+    bench.api.interfere(NOTE, 200, "{}", 1);
+    assert!(journal.note(&uid(0), &provider_id(0)).await.is_err());
+    assert_eq!(noted(&bench).len(), 0);
+    note(&journal, 0..1).await;
+    assert_eq!(noted(&bench).len(), 1);
+}
+
+/// An API server that has just started forbids everything for a moment, and Nodes were deleted without a note.
+#[tokio::test(start_paused = true)]
+async fn a_right_that_seems_to_be_missing_is_waited_for_once() {
+    let bench = bench();
+    let journal = journal(&bench);
+    bench.api.refuse(NOTE, 403, 3);
+    note(&journal, 0..3).await;
+    assert_eq!(noted(&bench).len(), 3);
+    bench.api.refuse(NOTE, 403, 1_000);
+    let begun = Instant::now();
+    for node in 3..6 {
+        note(&journal, node..node + 1).await;
+    }
+    assert_eq!((noted(&bench).len(), begun.elapsed().as_secs()), (3, 7), "it is missing");
 }
 
 /// They alone may know of further ones: whoever led before may have had no right to note anything, no ConfigMap, or no room at that time.

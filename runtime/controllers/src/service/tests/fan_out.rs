@@ -71,7 +71,7 @@ async fn case_135_a_service_that_vanishes_during_the_pass_is_no_harm() {
     assert_eq!(bench.cloud.calls(), ["update web: n0"]);
 }
 
-/// A pass per step over one Service; each time the hosts of the call that it leads to, if any.
+/// A pass per step over two Services; each time the hosts of the one call for each of them that it leads to, if any.
 #[tokio::test(start_paused = true)]
 async fn cases_137_to_152_which_sets_of_nodes_lead_to_a_call() {
     let ready = |name: &str, status: &str| {
@@ -98,11 +98,13 @@ async fn cases_137_to_152_which_sets_of_nodes_lead_to_a_call() {
         ("case_151", vec![node("n0"), node("n1").provider_id("fake://2")], None),
         ("case_152", vec![node("n0"), node("n2")], Some("n0 n2")),
     ];
-    let mut bench = serving(&["web"]).await;
+    let names = ["a", "b"];
+    let mut bench = serving(&names).await;
     for (step, (case, nodes, hosts)) in rows.into_iter().enumerate() {
         bench.pass(nodes).await;
-        let wanted: Vec<String> = hosts.iter().map(|hosts| format!("update web: {hosts}")).collect();
-        assert_eq!(bench.cloud.take_calls(), wanted, "{case}, step {step}");
+        let wanted: Vec<String> =
+            hosts.iter().flat_map(|hosts| names.map(|name| format!("update {name}: {hosts}"))).collect();
+        assert_eq!(sorted(bench.cloud.take_calls()), wanted, "{case}, step {step}");
     }
 }
 

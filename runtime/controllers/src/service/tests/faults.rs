@@ -128,6 +128,27 @@ async fn a_change_that_is_killed_at_any_step_and_then_taken_back_is_undone() {
     assert!((4..60).contains(&killed), "{killed} of 60 were killed on the way");
 }
 
+/// The next process found the finalizer, an address, and a record by which all was well: nobody made again what had been deleted.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_for_another_type_that_is_killed_at_any_step_and_then_taken_back_is_undone() {
+    let mut killed = 0;
+    for turns in 0..100 {
+        let mut bench = Bench::new();
+        bench.add(service("web"));
+        until_done(&mut bench).await;
+        bench.edit("web", &json!({ "spec": { "type": "ClusterIP" } }));
+        killed += usize::from(killed_after(&bench, turns).await.is_none());
+        bench.edit("web", &json!({ "spec": { "type": "LoadBalancer" } }));
+        let mut bench = bench.restart();
+        until_done(&mut bench).await;
+        let all = bench.cloud.balancers();
+        let ip = all.get("web uid-web").map(|balancer| balancer.ip.clone());
+        assert!(ip.is_some() && all.len() == 1, "killed after {turns} turns: {all:?}");
+        assert_eq!(bench.json("web")["status"]["loadBalancer"]["ingress"][0]["ip"], json!(ip), "{turns} turns");
+    }
+    assert!((4..100).contains(&killed), "{killed} of 100 were killed on the way");
+}
+
 #[tokio::test(start_paused = true)]
 async fn work_without_an_end_ends_at_the_limit_of_a_run() {
     let cloud = FakeBalancers { delay: Duration::from_secs(3_600), ..FakeBalancers::default() };
@@ -186,6 +207,27 @@ async fn an_answer_of_the_api_server_that_is_lost_is_no_harm() {
     assert_eq!((bench.cloud.balancers().len(), bench.api.service("web"), bench.syncer.memory.len()), (0, None, 0));
 }
 
+/// It passed for the Service: a load balancer was made without a finalizer, an address was never written, and a Service that was deleted
+/// kept its finalizer for ever.
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_something_in_between_is_no_service_and_the_write_is_tried_again() {
+    for (draft, ensured) in [(service("web"), 0), (finalized("web"), 1)] {
+        let mut bench = Bench::new();
+        bench.add(draft);
+        bench.api.interfere(STATUS, 200, "{}", 1);
+        assert!(matches!(bench.sync("web").await, Verdict::After(_)));
+        assert_eq!(bench.cloud.count("ensure"), ensured);
+        until_done(&mut bench).await;
+        assert_eq!(bench.json("web")["metadata"]["finalizers"], json!([FINALIZER]));
+        assert_eq!(bench.json("web")["status"]["loadBalancer"]["ingress"][0]["ip"], "192.0.2.1");
+        bench.delete("web");
+        bench.api.interfere(STATUS, 200, "{}", 1);
+        assert!(matches!(bench.sync("web").await, Verdict::After(_)));
+        until_done(&mut bench).await;
+        assert_eq!((bench.cloud.balancers().len(), bench.api.service("web")), (0, None));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_service_that_is_deleted_while_it_is_ensured_ends_without_load_balancer() {
     let cloud = FakeBalancers { delay: Duration::from_secs(2), ..FakeBalancers::default() };
@@ -202,6 +244,27 @@ async fn a_service_that_is_deleted_while_it_is_ensured_ends_without_load_balance
     until_done(&mut bench).await;
     assert_eq!((bench.cloud.balancers().len(), bench.api.service("web")), (0, None));
     assert_eq!(bench.cloud.calls(), ["ensure web: n0 n1", "delete web"]);
+}
+
+/// A leader that has just begun may see Services as they were a minute ago: a load balancer was made for one that is the cluster's alone.
+#[tokio::test(start_paused = true)]
+async fn a_service_whose_written_state_wants_no_load_balancer_any_more_gets_none() {
+    for ensured in [0, 1] {
+        let mut bench = Bench::new();
+        bench.add(service("web"));
+        if ensured > 0 {
+            until_done(&mut bench).await;
+            bench.edit("web", &json!({ "spec": { "ports": [{ "port": 443 }] } }));
+        }
+        bench.api.script(STATUS, |state| {
+            state.edit_service("web", &json!({ "spec": { "type": "ClusterIP" } }));
+            None
+        });
+        assert_eq!(bench.sync("web").await, Verdict::After(Duration::ZERO));
+        until_done(&mut bench).await;
+        assert_eq!((bench.cloud.count("ensure"), bench.cloud.balancers().len()), (ensured, 0));
+        assert_eq!(bench.json("web")["metadata"]["finalizers"], json!([]));
+    }
 }
 
 /// The name is taken by another Service while the old one's load balancer is being made: nothing is written to the new one.

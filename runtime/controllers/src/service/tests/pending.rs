@@ -218,6 +218,24 @@ async fn a_service_that_the_provider_finds_wrong_waits_for_a_change() {
     assert_eq!(bench.sync("web").await, Verdict::Done);
 }
 
+/// An API server that has just started forbids everything for a moment: the Service did not say what is wrong with it for half a day.
+#[tokio::test(start_paused = true)]
+async fn what_is_wrong_with_a_service_is_written_as_soon_as_the_api_server_takes_it() {
+    for status in [403, 503] {
+        let mut bench = Bench::new();
+        bench.add(finalized("web"));
+        bench.cloud.fail("ensure", "web", vec![failure(Reaction::Invalid, "no SCTP here"); 2]);
+        bench.api.refuse(STATUS, status, 1);
+        let slow = bench.syncer.settings.slow_retry;
+        assert_eq!(bench.sync("web").await, Verdict::After(slow), "{status}");
+        assert_eq!(bench.condition("web"), Value::Null);
+        tokio::time::advance(slow).await;
+        assert_eq!(bench.sync("web").await, Verdict::Change, "{status}");
+        assert_eq!(bench.condition("web")["reason"], "InvalidService");
+        assert_eq!((bench.sync("web").await, bench.cloud.count("ensure")), (Verdict::Change, 2));
+    }
+}
+
 /// The condition says "before the Service changes", and 200 such Services must not cost 200 calls whenever a Node joins.
 #[tokio::test(start_paused = true)]
 async fn nodes_that_come_and_go_are_no_news_for_a_service_that_is_wrong_or_is_somebody_elses() {

@@ -236,26 +236,29 @@ async fn every_load_balancer_gets_the_node_although_half_of_the_updates_fail_fir
 
 #[tokio::test(start_paused = true)]
 async fn cases_148_and_149_nothing_is_done_before_both_lists_are_complete() {
-    let (services, services_listed) = watch::channel(Err("not yet".to_owned()));
-    let (nodes, nodes_listed) = watch::channel(Err("not yet".to_owned()));
-    let mut world = World::new(FakeBalancers::default()).service(service("web"));
-    world.services_listed = FirstList::of(services_listed);
-    world.nodes_listed = FirstList::of(nodes_listed);
-    world
-        .run(async |world: &mut World| {
-            seconds(60).await;
-            drop(services.send_replace(Ok(())));
-            seconds(60).await;
-            // More keys than the channels hold: whoever waits must keep reading.
-            for i in 0..2_000 {
-                world.node(node(&format!("n{}", i % 2))).await;
-            }
-            assert_eq!((world.cloud.calls().len(), world.api.count("PATCH")), (0, 0));
-            drop(nodes.send_replace(Ok(())));
-            world.addressed(&["web".into()]).await;
-            assert_eq!(world.cloud.calls(), ["ensure web: n0 n1"]);
-        })
-        .await;
+    for places in [ServiceSettings::default().concurrent_syncs, NonZeroUsize::MIN] {
+        let (services, services_listed) = watch::channel(Err("not yet".to_owned()));
+        let (nodes, nodes_listed) = watch::channel(Err("not yet".to_owned()));
+        let mut world = World::new(FakeBalancers::default()).service(service("web"));
+        world.services_listed = FirstList::of(services_listed);
+        world.nodes_listed = FirstList::of(nodes_listed);
+        world.settings.concurrent_syncs = places;
+        world
+            .run(async |world: &mut World| {
+                seconds(60).await;
+                drop(services.send_replace(Ok(())));
+                seconds(60).await;
+                // More keys than the channels hold: whoever waits must keep reading.
+                for i in 0..2_000 {
+                    world.node(node(&format!("n{}", i % 2))).await;
+                }
+                assert_eq!((world.cloud.calls().len(), world.api.count("PATCH")), (0, 0));
+                drop(nodes.send_replace(Ok(())));
+                world.addressed(&["web".into()]).await;
+                assert_eq!(world.cloud.calls(), ["ensure web: n0 n1"]);
+            })
+            .await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -95,6 +95,18 @@ async fn a_base_url_into_which_a_component_writes_a_secret_is_refused() {
     assert!(error.message.contains("sends no more requests"), "{error}");
 }
 
+/// What a component calls an endpoint that it does not have stood in the log as it was, with whatever secret is in that name.
+#[tokio::test]
+async fn a_base_url_of_an_endpoint_that_nobody_declared_is_refused_before_it_is_told_of() {
+    let rig = Rig::new(|_| ok("{}"));
+    rig.egress.credentials.value("token").unwrap();
+    for _ in 0..4 {
+        let error = rig.egress.bind("made-up", &format!("{}/{SECRET}", rig.cloud.url())).unwrap_err();
+        assert!(error.message.contains("declares no endpoint `made-up`"), "{error}");
+    }
+    assert_eq!(rig.egress.bind("found", &rig.cloud.url()), Ok(()), "nothing was held against the provider");
+}
+
 /// Megabytes were searched for secrets, again and again, before anybody saw that no URL is so long.
 #[tokio::test]
 async fn a_base_url_that_is_too_long_is_refused_before_anybody_looks_for_secrets_in_it() {

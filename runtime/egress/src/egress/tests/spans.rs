@@ -113,3 +113,18 @@ async fn no_secret_of_any_provider_is_in_a_span() {
         }
     }
 }
+
+/// With `--trace-http`, a component could show another provider's secret in the name of its operation.
+#[tokio::test]
+async fn no_secret_of_any_provider_is_in_the_line_of_an_exchange() {
+    const NEIGHBOURS: &str = "neighbour-Vahgh5eeweiF";
+    let spans = Spans::start();
+    let cloud = || Cloud::start(|_| ok("{}"));
+    let rig = Rig::with(cloud(), Arc::default(), Arc::new(Alone), |settings| settings.trace = true);
+    let neighbour = Rig::given(cloud(), Arc::default(), Arc::new(Alone), |_| {}, fixed("neighbour"));
+    drop(rig.egress.secrets.clone().with(&neighbour.egress.credentials));
+    rig.send(Request { operation: format!("GET /{NEIGHBOURS}"), ..post(Effect::Once) }).await.unwrap();
+    let text = String::from_utf8(std::mem::take(&mut *spans.text.0.lock())).unwrap();
+    let line = text.lines().find(|line| line.contains(" http: exchange ")).unwrap_or_else(|| panic!("{text}"));
+    assert!(line.contains("GET /(credential token)") && !line.contains(NEIGHBOURS), "{line}");
+}

@@ -294,6 +294,28 @@ async fn a_veil_hides_the_secrets_of_providers_that_have_come_and_not_of_those_t
     }
 }
 
+/// What is kept is of one moment: a value that is given or captured later is looked for as well, and the one before it still is.
+#[tokio::test]
+async fn a_veil_hides_what_has_become_a_secret_of_any_provider_since_the_last_one() {
+    const NEXT: &str = "token-Oob3eiwuNaeh";
+    const SESSION: &str = "session-Ahgh7ohp";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    std::fs::write(&file, SECRET).unwrap();
+    let (cloud, source) = (Cloud::start(|_| ok("{}")), CredentialSource::file(file.clone()));
+    let other = open(&cloud, vec![("other", vec![header("authorization")])], &[]).unwrap();
+    let rig = Rig::given(cloud, Arc::default(), Arc::new(Alone), |_| {}, source);
+    let others = rig.egress.secrets().clone().with(&other.credentials);
+    let said = |text: &str| [rig.egress.secrets(), &others].map(|secrets| secrets.veil().text(text).into_owned());
+    assert_eq!([said(SECRET), said(NEXT)], [["(credential token)"; 2], [NEXT; 2]]);
+    std::fs::write(&file, NEXT).unwrap();
+    rig.egress.credentials.value("token").unwrap();
+    assert_eq!([said(SECRET), said(NEXT)], [["(credential token)"; 2]; 2]);
+    assert_eq!(said(SESSION), [SESSION; 2]);
+    rig.egress.credentials.captured().store("session", Secret::new(SESSION.into()), None).unwrap();
+    assert_eq!(said(SESSION), ["(credential session)", SESSION], "its own provider's guests say it nowhere");
+}
+
 /// A refusal came back cleaned: it said whether the component had guessed a secret, without a request.
 #[tokio::test]
 async fn a_refusal_does_not_say_whether_a_secret_was_guessed() {

@@ -89,6 +89,22 @@ async fn what_a_leader_could_not_tell_when_it_began_it_tells_later() {
     assert_eq!((proven, naming.is_some(), share.retry), (Some(digest("1")), true, None));
 }
 
+/// What had been proven in between was told last, and stayed.
+#[tokio::test(start_paused = true)]
+async fn what_a_leader_proves_a_second_time_while_it_cannot_tell_is_its_last_word() {
+    let (server, rig) = (Server::new(Some(BTreeMap::new())), Rig::new(faults(1)));
+    let (peers, mut share) = replica(&server);
+    elected(&peers, &mut share, &rig).await.unwrap();
+    server.lock().data = None;
+    for version in ["2", "1", "2"] {
+        rig.put(version, Does::Right);
+        rig.slot.peer_proved(&digest(version));
+        assert!(share.listen(Some(&rig.slot)).await.is_err(), "nobody is told");
+    }
+    server.lock().data = Some(BTreeMap::new());
+    assert_eq!(known(&mut share, &rig).await.0, Some(digest("2")));
+}
+
 #[tokio::test(start_paused = true)]
 async fn how_load_balancers_are_named_is_the_word_of_the_leader_alone() {
     let (server, rig) = (Server::new(Some(BTreeMap::new())), Rig::new(faults(1)));

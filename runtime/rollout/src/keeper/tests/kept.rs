@@ -127,7 +127,13 @@ async fn what_the_last_good_component_declared_counts_although_it_cannot_be_open
     }
 }
 
-/// What keeps the last good one out passes after its first call: from then on the folder holds `next`, which stands for the same component.
+/// The file of the last good component.
+fn kept_in(state: &Path) -> PathBuf {
+    let mut files = std::fs::read_dir(state).unwrap().map(|entry| entry.unwrap().path());
+    files.find(|path| path.extension().is_some_and(|ending| ending == "wasm")).unwrap()
+}
+
+/// What keeps the last good one out passes after the first call: from then on the folder holds `next`, which stands for the same component.
 struct Passes {
     state: PathBuf,
     next: Vec<u8>,
@@ -137,9 +143,10 @@ struct Passes {
 impl CallObserver for Passes {
     fn call_ended(&self, _: &str, _: CallEnd) {
         if !self.is_over.swap(true, Ordering::Relaxed) {
-            let mut files = std::fs::read_dir(&self.state).unwrap().map(|entry| entry.unwrap().path());
-            let kept = files.find(|path| path.extension().is_some_and(|ending| ending == "wasm"));
-            std::fs::write(kept.unwrap(), &self.next).unwrap();
+            let kept = kept_in(&self.state);
+            // What nobody can read is a folder here.
+            std::fs::remove_dir(&kept).ok();
+            std::fs::write(kept, &self.next).unwrap();
         }
     }
 }
@@ -174,4 +181,20 @@ async fn the_last_good_component_is_asked_again_before_an_untried_one_takes_its_
         let taken = log.lines("provider taken");
         assert_eq!(taken.len(), usize::from(wanted.is_ok()), "{second}: {taken:?}");
     }
+}
+
+/// Its disk gave an error once, and what the source held took its place, untried.
+#[tokio::test]
+async fn the_last_good_component_is_asked_again_where_its_file_could_not_be_read_for_a_moment() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut keeper = started_after("good", folder.path(), |_| (), &[("version", "2")]).await;
+    let state = folder.path().join("state");
+    let kept = kept_in(&state);
+    let next = std::fs::read(&kept).unwrap();
+    std::fs::remove_file(&kept).unwrap();
+    std::fs::create_dir(&kept).unwrap();
+    let passes = Passes { state, next, is_over: AtomicBool::new(false) };
+    Arc::get_mut(&mut keeper.surroundings).unwrap().listeners.observer = Arc::new(passes);
+    let taken = keeper.try_once(&mut Some(String::new())).await.ok().unwrap();
+    assert_eq!(taken.release.version.version, "1");
 }

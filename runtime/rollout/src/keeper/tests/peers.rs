@@ -351,6 +351,46 @@ async fn whoever_is_on_probation_and_was_proven_elsewhere_is_proven_and_kept() {
     done.await.unwrap();
 }
 
+/// A standby that had no answer for a while told afterwards what it had heard, over what the leader had proven since. Others waited for that proof
+/// for ever, and one that was killed meanwhile refused the component for all.
+#[tokio::test(start_paused = true)]
+async fn what_a_standby_has_heard_does_not_take_the_place_of_what_is_proven_since() {
+    let (mut process, slot) = Process::serving().await;
+    let place = process.place.clone();
+    let done = process.runs(async {
+        takes(&place, &slot, "2").await;
+        // One read of whoever tells, one that brings the proof, and the next one has no answer.
+        let unanswered = place.server.lock().reads + 2;
+        place.server.lock().failing_reads = unanswered..unanswered + 1;
+        place.hears(Judgement::Proven(digest("2"))).await;
+        place.comes("the next question", || place.server.lock().reads > unanswered).await;
+        place.hears(Judgement::Proven(digest("3"))).await;
+        tokio::time::sleep(LONG).await;
+        let known = peers(&place.server, &place.source().display().to_string(), Some(LEASE)).read().await.unwrap();
+        assert_eq!((slot.standing().proven.version.as_str(), known.proven), ("2", Some(digest("3"))));
+    });
+    done.await.unwrap();
+}
+
+/// The slot does not refuse what it serves, and the folder said what the slot said: the next process took it as if nobody had refused it.
+#[tokio::test(start_paused = true)]
+async fn a_refused_component_that_served_for_want_of_another_one_is_refused_by_the_next_process() {
+    let mut process = Process::new().await;
+    let place = process.place.clone();
+    place.hears(refused("1")).await;
+    let slot = process.keeper.bootstrap().await.unwrap();
+    place.holds("2");
+    process.keeper.look().await;
+    assert_eq!((slot.standing().serving().version.as_str(), slot.standing().proven.version.as_str()), ("2", "1"));
+    drop(process);
+    // Nobody else remembers it.
+    place.server.lock().data = Some(BTreeMap::new());
+    place.is_led();
+    place.holds("1");
+    let says = Process::begins(place).await.waits().await;
+    assert!(says.contains("it lied), and another replica serves (another leads)"), "{says}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_first_component_that_was_refused_waits_where_another_one_leads() {
     let mut process = Process::new().await;

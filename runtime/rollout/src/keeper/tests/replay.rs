@@ -276,6 +276,22 @@ async fn the_counter_of_a_component_that_was_refused_elsewhere_keeps_none_out_he
     assert_eq!((slot.standing().serving().version.as_str(), slot.standing().is_on_probation()), ("2", true));
 }
 
+/// It kept out what the others had gone back to, for as long as it served.
+#[tokio::test]
+async fn the_counter_of_a_component_that_serves_and_was_refused_elsewhere_keeps_none_out() {
+    let place = SignedSource::new();
+    place.holds("3", Some(3));
+    let mut keeper = place.pod("state", true, |_| ()).await;
+    let slot = serves(&mut keeper).await;
+    leads(&mut keeper).await;
+    assert_eq!(place.shared(), [3]);
+    let refusal = Refusals::default().refuse(&slot.standing().proven.digest, "it lied".to_owned());
+    keeper.share(Judgement::Refused(refusal)).await;
+    place.holds("2", Some(2));
+    keeper.look().await;
+    assert_eq!((slot.standing().serving().version.as_str(), slot.standing().is_on_probation()), ("2", true));
+}
+
 #[tokio::test]
 async fn a_component_that_was_signed_under_another_name_does_not_serve() {
     let place = SignedSource::new();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ccm_cluster::{NodeFixture, register_nodes};
-use ccm_e2e::host::{Host, component};
+use ccm_e2e::host::{Host, Port, component};
 use ccm_sim_digitalocean::{Act, Droplet, Endpoint, Fault, Requests, TOKEN, When};
 use serde_json::json;
 use tokio::time::Instant;
@@ -158,9 +158,11 @@ async fn a_collector_that_is_away_delays_nothing_and_is_told_of_once() {
     let stage = Stage::new().await;
     let client = stage.client();
     let cloud = Cloud::calm().await;
-    let away = Collector::start().await.url().to_owned();
+    // Taken, so that no other test listens there.
+    let away = Port::take().unwrap();
+    let url = format!("http://127.0.0.1:{}", away.number());
     let variables = [
-        ("OTEL_EXPORTER_OTLP_ENDPOINT", away.as_str()),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str()),
         ("OTEL_BSP_SCHEDULE_DELAY", "1"),
         ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "2"),
         ("OTEL_BSP_MAX_QUEUE_SIZE", "4"),

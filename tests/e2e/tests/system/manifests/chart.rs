@@ -343,7 +343,7 @@ async fn the_chart_is_installed_upgraded_rolled_back_and_uninstalled_on_a_real_a
     let (manifests, helm) = (Manifests::new(), Helm::new(Some(&stage.cluster.kubeconfig())));
     let chart = chart(&manifests, &["cloudlycke"]);
     let first = ["provider=cloudlycke", IMAGE[0], "image.tag=one"].join(",");
-    let wait = ["--wait", "--timeout=60s"];
+    let wait = ["--wait", "--timeout=300s"];
 
     helm.good(&[&["install", "wasm-ccm", &chart, "--set", &first], wait.as_slice()].concat()).await;
     assert_eq!(image(client).await, "registry.example/wasm-ccm:one");
@@ -389,7 +389,7 @@ async fn the_chart_is_installed_upgraded_rolled_back_and_uninstalled_on_a_real_a
         assert!(exists(client, object).await, "{} is not there", object.name_any());
     }
 
-    helm.good(&["uninstall", "wasm-ccm", "--wait", "--timeout=60s"]).await;
+    helm.good(&["uninstall", "wasm-ccm", "--wait", "--timeout=300s"]).await;
     for object in &installed {
         assert!(!exists(client, object).await, "{} stays", object.name_any());
     }

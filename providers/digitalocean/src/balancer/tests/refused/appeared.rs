@@ -219,3 +219,33 @@ fn one_that_goes_again_is_left_out_once() {
     assert_eq!(addresses(&ensure(&config(), &waiting, &nodes())), both());
     assert_eq!(routes(&cloud)[before..], [GET, DROPLET, PUT, DROPLET, PUT]);
 }
+
+/// What is wrong with its Service once kept a Node out until something changed.
+#[test]
+fn a_node_that_is_refused_is_tried_again_in_a_while_although_an_annotation_is_wrong() {
+    let wrong = settled_service(&[(names::HEALTH_INTERVAL, "soon")]);
+    let cloud = FakeCloud::new().always(GET, one(&updated(&json!([100])))).on(MORE, no_such()).on(DROPLET, not_found());
+    for _ in 0..2 {
+        let done = ensure(&config(), &wrong, &nodes());
+        assert_eq!(failure(&done), (Reaction::Pending, Some(300_000)));
+        let told = done.outcome.failure.as_ref().expect("it comes again");
+        assert!(told.field.as_ref().is_some_and(|field| field.contains(names::HEALTH_INTERVAL)), "{told:?}");
+        let (value, node) = (told.message.find(names::HEALTH_INTERVAL), told.message.find("n101"));
+        assert!(value.is_some() && value < node, "{told:?}");
+        let warned = |(reason, text): &(&str, String)| *reason == CONFIG_ERROR && text.contains(names::HEALTH_INTERVAL);
+        assert!(done.warnings.iter().any(warned), "{done:?}");
+    }
+    assert_eq!(routes(&cloud), [GET, MORE, DROPLET, GET]);
+    // It has appeared, and nothing waits but for people.
+    cloud.pass(301);
+    let cloud = cloud.on(MORE, Reply::status(204));
+    assert_eq!(failure(&ensure(&config(), &wrong, &nodes())), (Reaction::Invalid, None));
+    assert_eq!(body(&cloud, 5), json!({ "droplet_ids": [101] }));
+    // What is tried again by itself keeps its own time.
+    let _cloud = FakeCloud::new()
+        .on(GET, one(&outdated(&json!([100]))))
+        .on(PUT, no("ports are wrong"))
+        .on(MORE, no_such())
+        .on(DROPLET, not_found());
+    assert_eq!(failure(&ensure(&config(), &settled_service(&[]), &nodes())), (Reaction::Retry, None));
+}

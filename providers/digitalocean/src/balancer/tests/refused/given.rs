@@ -215,6 +215,17 @@ fn where_nobody_knows_which_droplet_is_refused_all_else_is_written_with_those_th
     let at = routes(&cloud).len() - 1;
     let sent = |at: usize| (body(&cloud, at)["droplet_ids"].clone(), body(&cloud, at)["size_unit"].clone());
     assert_eq!((sent(at - 1), sent(at)), ((json!([100]), json!(3)), (json!([100]), json!(1))));
+    // One that it has just refused is not asked for again.
+    let cloud = FakeCloud::new()
+        .on(GET, one(&outdated(&json!([100]))))
+        .on(PUT, no("Load Balancer can only be resized once every hour"))
+        .on(PUT, no_such())
+        .always(DROPLET, droplet(101, "v-1"))
+        .always("api GET /v2/droplets/100", droplet(100, "v-1"))
+        .on(PUT, one(&updated(&json!([100]))));
+    assert_eq!(addresses(&ensure(&config(), &sized, &nodes())), both());
+    let last = body(&cloud, routes(&cloud).len() - 1);
+    assert_eq!((&last["droplet_ids"], &last["size_unit"]), (&json!([100]), &json!(1)));
     // How its traffic comes is as it was written.
     let has = changed("lb-1", json!({ "type": "REGIONAL", "droplet_ids": [100], "vpc_uuid": "v-1" }));
     let then = changed(
