@@ -89,6 +89,7 @@ impl Keeper {
         let unpacked = gate::unpacked(&self.config, packed).await?;
         if waits.is_some()
             && let Some(rejected) = failed_before(&self.remembered.refused, &unpacked.digest, "")
+            && self.can_read_last_good().await
         {
             return Err(rejected.into());
         }
@@ -149,6 +150,12 @@ impl Keeper {
                 Ok(None)
             }
         }
+    }
+
+    /// Whether the last good one is worth waiting for: a file that nobody can read may stay so, and one that was refused is better than none.
+    async fn can_read_last_good(&self) -> bool {
+        let Some(state_folder) = &self.state_folder else { return false };
+        state_folder.component().await.is_ok_and(|packed| packed.is_some())
     }
 
     /// The last good one, when there is one.

@@ -57,7 +57,7 @@ async fn case_94_a_delete_that_fails_is_told_after_the_deletion_and_tried_again_
 #[tokio::test(start_paused = true)]
 async fn a_delete_that_something_in_between_answers_is_none_and_is_tried_again_with_a_new_proof() {
     for text in ["{}", r#"{ "message": "moved" }"#] {
-        let mut bench = bench();
+        let bench = bench();
         bench.api.interfere(DELETE, 200, text, 1);
         assert!(matches!(bench.syncs("node0", 2).await, Verdict::After(_)), "{text}");
         assert!(bench.api.has("node0"));

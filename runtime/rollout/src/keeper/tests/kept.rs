@@ -7,7 +7,7 @@ use ccm_fake_api::Log;
 
 use super::*;
 use crate::config::grants::GrantSettings;
-use crate::gate::Step;
+use crate::gate::{self, Step};
 use crate::pipeline::NotAdmitted;
 
 /// A keeper whose last good component finds fault with its cloud, and whose source holds `new`.
@@ -197,4 +197,28 @@ async fn the_last_good_component_is_asked_again_where_its_file_could_not_be_read
     Arc::get_mut(&mut keeper.surroundings).unwrap().listeners.observer = Arc::new(passes);
     let taken = keeper.try_once(&mut Some(String::new())).await.ok().unwrap();
     assert_eq!(taken.release.version.version, "1");
+}
+
+/// Its disk gave an error for good: the process waited for it for ever, although nobody else served.
+#[tokio::test]
+async fn a_refused_component_serves_where_nobody_leads_and_the_last_good_one_cannot_be_read() {
+    for is_there in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut keeper = started_after("complains", folder.path(), |_| (), &[("version", "2")]).await;
+        let packed = keeper.fetch().await.unwrap();
+        let digest = gate::unpacked(&keeper.config, packed).await.unwrap().digest;
+        keeper.remembered.refused.refuse(&digest, "it lied".to_owned());
+        if !is_there {
+            let kept = kept_in(&folder.path().join("state"));
+            std::fs::remove_file(&kept).unwrap();
+            std::fs::create_dir(kept).unwrap();
+        }
+        match keeper.try_once(&mut Some(String::new())).await {
+            Ok(taken) => assert_eq!((is_there, taken.release.version.version.as_str()), (false, "2")),
+            Err(error) => {
+                let error = format!("{:#}", error.into_rejected().error);
+                assert!(is_there && error.contains("failed its probation before (it lied)"), "{error}");
+            }
+        }
+    }
 }
