@@ -81,7 +81,7 @@ struct Search {
     automaton: NFA,
     /// Where it begins, and which two bytes lead away from there, a bit for each two: nearly all do not, and need no look at the automaton.
     start: StateID,
-    pairs: Box<[u64]>,
+    pairs: Box<[u64; 1 << 10]>,
     values: Vec<Value>,
     /// By number of the needle, which of the values is its.
     owners: Vec<usize>,
@@ -209,15 +209,17 @@ impl Redactor {
     fn first<'a>(&'a self, bytes: &[u8], mut is_meant: impl FnMut(&'a Value) -> bool) -> Option<&'a Value> {
         let able = self.searches.iter().chain(&self.rest).filter(|search| bytes.len() >= search.shortest);
         able.filter_map(|search| {
-            let mut state = search.start;
-            with_next(bytes).find_map(|(byte, next)| {
-                if search.stays(state, byte, next) {
-                    return None;
+            let (mut searches, mut steps) = ([(&**search, search.start)], Steps { bytes, at: 0 });
+            while let Some((_, byte)) = steps.next(&searches) {
+                let [(search, state)] = &mut searches;
+                *state = search.automaton.next_state(Anchored::No, *state, byte);
+                let all = if search.automaton.is_match(*state) { search.automaton.match_len(*state) } else { 0 };
+                let mut owners = (0..all).filter_map(|index| search.owner(*state, index));
+                if let Some(value) = owners.find(|value| is_meant(value)) {
+                    return Some(value);
                 }
-                state = search.automaton.next_state(Anchored::No, state, byte);
-                let all = if search.automaton.is_match(state) { search.automaton.match_len(state) } else { 0 };
-                (0..all).filter_map(|index| search.owner(state, index)).find(|value| is_meant(value))
-            })
+            }
+            None
         })
         .next()
     }
@@ -275,13 +277,10 @@ fn pieces<'a>(searches: &'a [Arc<Search>], bytes: &[u8]) -> Vec<Piece<'a>> {
     if searches.is_empty() {
         return pieces;
     }
-    for (end, (byte, next)) in (1_usize..).zip(with_next(bytes)) {
+    let mut steps = Steps { bytes, at: 0 };
+    while let Some((end, byte)) = steps.next(&searches) {
         let mut longest: Option<(usize, &str)> = None;
         for (search, state) in &mut searches {
-            // Nothing is found where a search begins.
-            if search.stays(*state, byte, next) {
-                continue;
-            }
             *state = search.automaton.next_state(Anchored::No, *state, byte);
             if search.automaton.is_match(*state) {
                 // The first of them is the longest.
@@ -299,10 +298,27 @@ fn pieces<'a>(searches: &'a [Arc<Search>], bytes: &[u8]) -> Vec<Piece<'a>> {
     pieces
 }
 
-/// Each byte with the one after it.
-fn with_next(bytes: &[u8]) -> impl Iterator<Item = (u8, Option<u8>)> {
-    let next = bytes.iter().skip(1).copied().map(Some).chain([None]);
-    bytes.iter().copied().zip(next)
+/// The bytes that searches have to look at, one after the other.
+struct Steps<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Steps<'_> {
+    /// The next one, and where it ends. Where all searches are where they began, bytes with which nothing begins are passed over: most are
+    /// such, and this is done with all that comes from a cloud.
+    fn next(&mut self, searches: &[(&Search, StateID)]) -> Option<(usize, u8)> {
+        if searches.iter().all(|(search, state)| *state == search.start) {
+            let rest = self.bytes.get(self.at..)?;
+            let opens = |pair: &[u8]| searches.iter().any(|(search, _)| search.opens(pair));
+            // What the last one begins nobody can say.
+            let passed = rest.windows(2).position(opens).unwrap_or_else(|| rest.len().saturating_sub(1));
+            self.at = self.at.saturating_add(passed);
+        }
+        let byte = *self.bytes.get(self.at)?;
+        self.at = self.at.saturating_add(1);
+        Some((self.at, byte))
+    }
 }
 
 fn everything<'a>(bytes: &[u8]) -> Vec<Piece<'a>> {
@@ -357,7 +373,7 @@ impl Search {
         // It is built for searches that begin anywhere.
         let start = automaton.start_state(Anchored::No).unwrap_or_default();
         let from = |state, byte| automaton.next_state(Anchored::No, state, byte);
-        let mut pairs = vec![0_u64; 1 << 10].into_boxed_slice();
+        let mut pairs = Box::new([0_u64; 1 << 10]);
         for byte in 0_u8..=255 {
             let first = from(start, byte);
             // Where the second byte leads to by itself, the first one has opened nothing.
@@ -372,13 +388,11 @@ impl Search {
         Self { automaton, start, pairs, values, owners, shortest }
     }
 
-    /// Whether it is where it began, and nothing that it looks for begins with a byte and the next one.
-    fn stays(&self, state: StateID, byte: u8, next: Option<u8>) -> bool {
-        let opens = |next| {
-            let (word, bit) = place(byte, next);
-            self.pairs.get(word).is_none_or(|word| word & bit != 0)
-        };
-        state == self.start && !next.is_none_or(opens)
+    /// Whether something that it looks for may begin with these two bytes.
+    fn opens(&self, pair: &[u8]) -> bool {
+        let [byte, next] = pair else { return true };
+        let (word, bit) = place(*byte, *next);
+        self.pairs.get(word).is_none_or(|word| word & bit != 0)
     }
 
     /// Length and placeholder of what is found in this state.
