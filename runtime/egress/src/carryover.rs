@@ -9,8 +9,11 @@ use parking_lot::Mutex;
 use crate::budget::{BudgetSettings, EndpointBudget};
 use crate::captured::Captured;
 use crate::credentials::Pin;
-use crate::egress::Told;
+use crate::egress::{Guesses, Told};
 use crate::endpoints::Bindings;
+
+/// Most components whose guesses are remembered. Who puts more of them into the source than that needs none of them twice.
+const MOST_TRIED: usize = 64;
 
 /// What a source of components keeps while they change: the pauses that clouds asked for, and the uses of credentials that
 /// the first component had. Until the first provider serves it also keeps captured tokens and found addresses; from then on
@@ -27,6 +30,8 @@ pub struct Carryover {
     account: Mutex<Option<[u8; 32]>>,
     /// Digest of the component that was tried last as the first one.
     tried: Mutex<Option<String>>,
+    /// What each component that was tried has learned of secrets, by its digest.
+    guesses: Mutex<BTreeMap<String, Arc<Guesses>>>,
 }
 
 /// Uses of credentials that a component may have. They count for later ones once it is taken.
@@ -86,6 +91,19 @@ impl Carryover {
             drop(captured);
             self.bindings.forget();
         }
+    }
+
+    /// What the component with this digest has learned of secrets, in all its tries: one that fails its check is tried again for ever. Without a
+    /// digest nothing is remembered.
+    pub(crate) fn guesses(&self, digest: &str) -> Arc<Guesses> {
+        if digest.is_empty() {
+            return Arc::default();
+        }
+        let mut guesses = self.guesses.lock();
+        if guesses.len() >= MOST_TRIED && !guesses.contains_key(digest) {
+            guesses.clear();
+        }
+        Arc::clone(guesses.entry(digest.to_owned()).or_default())
     }
 
     /// What components captured that have no predecessor.
@@ -318,6 +336,20 @@ mod tests {
         assert_eq!(carryover.captured().values().len(), 1);
         of_one.store("token", Secret::new("session-of-one-2".into()), None).unwrap();
         assert!(carryover.captured().value("token").is_none());
+    }
+
+    #[test]
+    fn what_components_learned_of_secrets_is_remembered_of_so_many_and_no_more() {
+        let carryover = Carryover::default();
+        let first = carryover.guesses("first");
+        for number in 2..=MOST_TRIED {
+            carryover.guesses(&number.to_string());
+        }
+        assert!(Arc::ptr_eq(&first, &carryover.guesses("first")));
+        for number in 0..1000 {
+            carryover.guesses(&format!("another {number}"));
+            assert!(carryover.guesses.lock().len() <= MOST_TRIED);
+        }
     }
 
     /// A provider that is tried again once forgot that the cloud had asked for a pause.

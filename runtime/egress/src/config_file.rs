@@ -31,7 +31,7 @@ use self::value::{ConfigValue, Position};
 use self::veil::FileVeil;
 use crate::secret::Secret;
 
-pub(crate) use self::keys::needs;
+pub(crate) use self::keys::{canonical, needs};
 pub(crate) use self::sources::locate;
 pub(crate) use self::veil::{declared, veil_text};
 

@@ -22,7 +22,7 @@ mod ways;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use aws_lc_rs::digest;
@@ -50,6 +50,7 @@ use crate::process_secrets::ProcessSecrets;
 use crate::share::{AnswerSource, Key, SharedAnswers};
 use crate::signature::{Algorithm, Digest};
 
+pub(crate) use guesses::Guesses;
 use render::Room;
 pub(crate) use told::Told;
 
@@ -81,10 +82,7 @@ pub struct Egress {
     told: Arc<Told>,
     /// Endpoints whose breaker was open at the last look.
     open: Mutex<BTreeSet<String>>,
-    /// Requests into which the provider wrote a secret, and different echoes.
-    guesses: AtomicUsize,
-    /// Digests of what logins gave that was in their own request, each with what the provider had written: no more of them than guesses.
-    echoes: Mutex<BTreeSet<Key>>,
+    guesses: Arc<Guesses>,
     /// A request was refused because none may leave.
     asked_offline: AtomicBool,
 }
@@ -315,6 +313,7 @@ impl Egress {
             self.credentials.uses().check_capture(&capture.credential, endpoint, path, &capture.source)?;
         }
         self.check_places(request, &target.base.url)?;
+        Self::check_address_of_body(request, &target)?;
         for (name, _) in &request.headers {
             // Whatever else its name has in it.
             let declared = self.credentials.uses().declares_header(&request.endpoint, name);

@@ -65,7 +65,7 @@ pub use error::{CredentialRefusal, TransportError, TransportReason};
 pub use failed_requests::FailedRequests;
 pub use log::{CallLog, Level, LogLimits};
 pub use memory::{CallMemory, MemoryBudget, MemoryShare, NoRoom};
-pub use one_line::line;
+pub use one_line::{line, pasted};
 pub use process_secrets::{ProcessSecrets, Veil};
 pub use settings::Settings;
 

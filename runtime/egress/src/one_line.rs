@@ -6,7 +6,7 @@ use ccm_cloud::is_plain;
 /// cannot forge a second line, nor colours, nor a terminal's escape codes.
 #[must_use]
 pub fn line(text: &str, limit: usize) -> String {
-    let mut line = String::new();
+    let mut line = String::with_capacity(text.len().min(limit));
     for c in text.chars() {
         let start = line.len();
         if is_plain(c) {
@@ -23,9 +23,36 @@ pub fn line(text: &str, limit: usize) -> String {
     line
 }
 
+/// A flag that people paste into a shell, with the value quoted if that is more than a word: names, paths and URLs of a guest run nothing there.
+#[must_use]
+pub fn pasted(flag: &str, value: &str) -> String {
+    if value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./:=+,@%~".contains(&byte)) {
+        return format!("{flag}={value}");
+    }
+    format!("{flag}='{}'", value.replace('\'', r"'\''"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `inspect` and refusals print flags to paste, and whoever writes the component chooses the names in them.
+    #[test]
+    fn a_flag_to_paste_is_one_word_for_a_shell_whatever_a_guest_calls_its_things() {
+        let cases = [
+            ("password=identity:body-json:/auth/a~1b:/v3", "--flag=password=identity:body-json:/auth/a~1b:/v3"),
+            ("api=https://cloud.example:8443/a%20b", "--flag=api=https://cloud.example:8443/a%20b"),
+            ("api=https://h/;id", "--flag='api=https://h/;id'"),
+            ("a$(id)`id`\"=api:signing", "--flag='a$(id)`id`\"=api:signing'"),
+            ("a';id;'", r"--flag='a'\'';id;'\'''"),
+            ("a b", "--flag='a b'"),
+        ];
+        for (value, wanted) in cases {
+            assert_eq!(pasted("--flag", value), wanted);
+            let shell = std::process::Command::new("sh").args(["-c", &format!("printf %s {wanted}")]).output().unwrap();
+            assert_eq!(String::from_utf8(shell.stdout).unwrap(), format!("--flag={value}"), "{wanted}");
+        }
+    }
 
     #[test]
     fn a_line_stays_one_line_and_within_its_length() {

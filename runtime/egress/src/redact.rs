@@ -20,6 +20,8 @@ use crate::one_line::line;
 use crate::secret::{Secret, can_be_guessed};
 
 type Form = Zeroizing<Vec<u8>>;
+/// A bit for each two bytes.
+type Pairs = [u64; 1 << 10];
 
 /// Most pieces that are replaced in one text. With a name in each of a million places, it would take many times its memory, which nobody
 /// counts: where there are more, nothing of it is left.
@@ -81,7 +83,9 @@ struct Search {
     automaton: NFA,
     /// Where it begins, and which two bytes lead away from there, a bit for each two: nearly all do not, and need no look at the automaton.
     start: StateID,
-    pairs: Box<[u64; 1 << 10]>,
+    pairs: Box<Pairs>,
+    /// The two bytes that stand anywhere within the first `shortest` bytes of something that it looks for.
+    within: Box<Pairs>,
     values: Vec<Value>,
     /// By number of the needle, which of the values is its.
     owners: Vec<usize>,
@@ -158,7 +162,7 @@ impl Redactor {
             NFA::builder().match_kind(MatchKind::Standard).build(needles.iter().map(|needle| needle.as_slice()));
         #[expect(clippy::map_err_ignore, reason = "the library counts states")]
         let automaton = built.map_err(|_| TooLarge)?;
-        let search = Search::new(automaton, known, owners, shortest);
+        let search = Search::new(automaton, &needles, known, owners, shortest);
         Ok(Self { searches: vec![Arc::new(search)], rest: vec![] })
     }
 
@@ -309,16 +313,32 @@ impl Steps<'_> {
     /// such, and this is done with all that comes from a cloud.
     fn next(&mut self, searches: &[(&Search, StateID)]) -> Option<(usize, u8)> {
         if searches.iter().all(|(search, state)| *state == search.start) {
-            let rest = self.bytes.get(self.at..)?;
-            let opens = |pair: &[u8]| searches.iter().any(|(search, _)| search.opens(pair));
-            // What the last one begins nobody can say.
-            let passed = rest.windows(2).position(opens).unwrap_or_else(|| rest.len().saturating_sub(1));
-            self.at = self.at.saturating_add(passed);
+            self.at = self.at.saturating_add(passed(searches, self.bytes.get(self.at..)?));
         }
         let byte = *self.bytes.get(self.at)?;
         self.at = self.at.saturating_add(1);
         Some((self.at, byte))
     }
+}
+
+/// With how many of these bytes nothing begins.
+fn passed(searches: &[(&Search, StateID)], bytes: &[u8]) -> usize {
+    let opens = |pair: Option<&[u8]>| searches.iter().any(|(search, _)| has(&search.pairs, pair));
+    let within = |pair: Option<&[u8]>| searches.iter().any(|(search, _)| has(&search.within, pair));
+    let shortest = searches.iter().map(|(search, _)| search.shortest).min().unwrap_or_default();
+    let mut at = 0_usize;
+    // Nothing begins in less than the shortest takes.
+    while let Some(first) = bytes.get(at..at.saturating_add(shortest)) {
+        // What begins at any of them but the last one would have the last two within its first bytes.
+        if !within(first.get(shortest.saturating_sub(2)..)) {
+            at = at.saturating_add(shortest.saturating_sub(1));
+        } else if opens(bytes.get(at..at.saturating_add(2))) {
+            break;
+        } else {
+            at = at.saturating_add(1);
+        }
+    }
+    if bytes.len().saturating_sub(at) < shortest { bytes.len() } else { at }
 }
 
 fn everything<'a>(bytes: &[u8]) -> Vec<Piece<'a>> {
@@ -369,7 +389,7 @@ fn add<'a>(piece: Piece<'a>, pieces: &mut Vec<Piece<'a>>) {
 }
 
 impl Search {
-    fn new(automaton: NFA, values: Vec<Value>, owners: Vec<usize>, shortest: usize) -> Self {
+    fn new(automaton: NFA, needles: &[Form], values: Vec<Value>, owners: Vec<usize>, shortest: usize) -> Self {
         // It is built for searches that begin anywhere.
         let start = automaton.start_state(Anchored::No).unwrap_or_default();
         let from = |state, byte| automaton.next_state(Anchored::No, state, byte);
@@ -379,20 +399,16 @@ impl Search {
             // Where the second byte leads to by itself, the first one has opened nothing.
             let opens = |next: &u8| automaton.is_match(first) || from(first, *next) != from(start, *next);
             for next in (0_u8..=255).filter(|next| first != start && opens(next)) {
-                let (word, bit) = place(byte, next);
-                if let Some(word) = pairs.get_mut(word) {
-                    *word |= bit;
-                }
+                note(byte, next, &mut pairs);
             }
         }
-        Self { automaton, start, pairs, values, owners, shortest }
-    }
-
-    /// Whether something that it looks for may begin with these two bytes.
-    fn opens(&self, pair: &[u8]) -> bool {
-        let [byte, next] = pair else { return true };
-        let (word, bit) = place(*byte, *next);
-        self.pairs.get(word).is_none_or(|word| word & bit != 0)
+        let mut within = Box::new([0_u64; 1 << 10]);
+        for pair in needles.iter().filter_map(|needle| needle.get(..shortest)).flat_map(|first| first.windows(2)) {
+            if let [byte, next] = pair {
+                note(*byte, *next, &mut within);
+            }
+        }
+        Self { automaton, start, pairs, within, values, owners, shortest }
     }
 
     /// Length and placeholder of what is found in this state.
@@ -406,6 +422,20 @@ impl Search {
         let needle = self.automaton.match_pattern(state, index);
         self.owners.get(needle.as_usize()).and_then(|owner| self.values.get(*owner))
     }
+}
+
+fn note(byte: u8, next: u8, pairs: &mut Pairs) {
+    let (word, bit) = place(byte, next);
+    if let Some(word) = pairs.get_mut(word) {
+        *word |= bit;
+    }
+}
+
+/// Whether these two bytes are noted. What is no pair may be anything.
+fn has(pairs: &Pairs, pair: Option<&[u8]>) -> bool {
+    let Some([byte, next]) = pair else { return true };
+    let (word, bit) = place(*byte, *next);
+    pairs.get(word).is_none_or(|word| word & bit != 0)
 }
 
 /// Where the bit of two bytes is.

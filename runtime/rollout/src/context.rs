@@ -56,7 +56,7 @@ pub struct SharedContext {
 }
 
 /// Opens the context of a provider. What its credentials may be used for counts once the provider is taken
-/// ([`Egress::pin_uses`]).
+/// ([`Egress::pin_uses`]). `digest`: that of the component; empty where it is opened once and no more.
 ///
 /// # Errors
 ///
@@ -68,6 +68,7 @@ pub async fn open(
     carryover: &Carryover,
     shared: &SharedContext,
     before: Option<&Provider>,
+    digest: &str,
 ) -> Result<ProviderContext> {
     let empty = empty_sections(&files);
     let environment = environment(config);
@@ -104,6 +105,7 @@ pub async fn open(
         },
         leadership: Arc::clone(&shared.leadership),
         observer: shared.exchanges.clone(),
+        component: digest.to_owned(),
     };
     let before = before.map(|before| Predecessor {
         descriptor: before.descriptor(),

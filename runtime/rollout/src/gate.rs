@@ -218,7 +218,7 @@ pub async fn unpacked(config: &ProviderConfig, packed: Packed) -> Result<Unpacke
 }
 
 /// Refuses a signed component that may be older than one that was proven: whoever can write its source could put it back. Where the
-/// operator asks for no signature, or names the component by its digest, every age will do.
+/// operator asks for no signature, or names the component by its digest, every age will do. None is older than itself, if it was signed twice.
 ///
 /// # Errors
 ///
@@ -234,7 +234,9 @@ pub(crate) fn not_older(
         return Ok(());
     }
     let name = new.signed.as_ref().map(|signed| signed.name.as_str());
-    let Some(highest) = proven.highest(name, refused) else { return Ok(()) };
+    let Some(highest) = proven.highest(name, refused).filter(|highest| highest.digest != new.digest) else {
+        return Ok(());
+    };
     let (least, before) = (highest.signed.counter, short(&highest.digest));
     let error = match &new.signed {
         Some(signed) if signed.counter >= least => return Ok(()),

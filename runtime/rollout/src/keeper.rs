@@ -26,6 +26,7 @@ mod sources;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,6 +52,7 @@ use crate::slot::{News, ProbationSettings, Slot};
 use crate::source::Changes;
 use crate::state_folder::{Remembered, StateFolder};
 use crate::status::Known;
+use crate::trust::Counted;
 use configuration::Configuration;
 use report::{Candidate, Told};
 use share::Share;
@@ -110,10 +112,19 @@ pub(crate) struct Keeper {
     share: Option<Share>,
     /// What is known of the source from the time before this process.
     remembered: Remembered,
+    /// What was told that could not be written to the state folder.
+    unwritten: BTreeSet<&'static str>,
+    /// When that is written again.
+    rewrite: Retry,
+    /// What the source said last of components that served already: they may have been signed once more. Of the proven one, and of the one
+    /// on probation.
+    signed_last: Vec<Counted>,
     /// None before there is a first component.
     place: Option<KeptSlot>,
     /// What is put into the state folder when it is proven: the one on probation; during an exchange, still the previous candidate.
     candidate: Option<Candidate>,
+    /// The proven one, where it could not be written to the state folder yet.
+    unkept: Option<Candidate>,
     /// What the source held when it was judged last, for good.
     judged: Option<Judged>,
     /// Digest of the component that was rejected here, and is judged once more since another replica has proven it.
@@ -173,8 +184,12 @@ impl Keeper {
             state_folder,
             share,
             remembered,
+            unwritten: BTreeSet::new(),
+            rewrite: Retry::between(MIN_DELAY, MAX_DELAY),
+            signed_last: vec![],
             place: None,
             candidate: None,
+            unkept: None,
             judged: None,
             judged_again: None,
             told: None,
@@ -249,6 +264,7 @@ impl Keeper {
                     self.retry.due = None;
                     self.look().await;
                 }
+                () = until(self.rewrite.due) => self.write_again().await,
             }
         }
     }

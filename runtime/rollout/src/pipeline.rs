@@ -22,7 +22,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use ccm_cloud::{Capability, Descriptor, EventSink, Problem};
 use ccm_controllers::FirstList;
-use ccm_sandbox::{CallObserver, Provider, Sandbox};
+use ccm_sandbox::{CallError, CallObserver, LoadError, Provider, Sandbox};
 use kube::Client;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -45,6 +45,8 @@ pub(crate) use taken::Taken;
 const MAX_DELAY: Duration = Duration::from_secs(60);
 /// Before the first component is compiled again: Nodes that waited for the process go first.
 const OPTIMISE_AFTER: Duration = Duration::from_secs(30);
+/// Longest wait before it is compiled once more for want of memory: each try takes the compiler as long as the first one.
+const MAX_OPTIMISE_DELAY: Duration = Duration::from_secs(600);
 
 /// What all providers of the process share.
 pub(crate) struct Surroundings {
@@ -199,7 +201,7 @@ impl Surroundings {
         if before.is_none() {
             carryover.tries(&digest);
         }
-        let opened = context::open(config, &descriptor, files, &carryover, &self.shared, before).await;
+        let opened = context::open(config, &descriptor, files, &carryover, &self.shared, before, &digest).await;
         let mut context = opened.map_err(rejected(Step::Grants))?;
         context.digest = short(&digest).to_owned();
         let (events, observer) = (Arc::clone(&self.listeners.events), Arc::clone(&self.listeners.observer));
@@ -423,20 +425,31 @@ impl Optimise {
         })
     }
 
-    /// Does it, if the component is still the proven one in `slot` then, with whatever configuration.
+    /// Does it, if the component is still the proven one in `slot` then, with whatever configuration. Where other calls have the memory that it
+    /// needs to say what it is, it is compiled once more later.
     pub(crate) async fn run(self, slot: Slot<Provider>) {
-        tokio::time::sleep(OPTIMISE_AFTER).await;
         let Self { sandbox, digest, bytes, wasi } = self;
-        let Release { component: provider, version } = slot.components().proven;
-        drop(slot);
-        if version.digest == digest {
-            let name = &provider.descriptor().name;
-            let begun = Instant::now();
-            match sandbox.optimise(&provider, bytes, wasi).await {
-                Ok(()) => tracing::info!(name, took = ?begun.elapsed(), "provider compiled with all optimisations"),
-                // It goes on with the code that it has.
-                Err(error) => tracing::warn!(name, %error, "provider not compiled with all optimisations"),
+        let mut delays = backoff(OPTIMISE_AFTER, MAX_OPTIMISE_DELAY);
+        tokio::time::sleep(OPTIMISE_AFTER).await;
+        loop {
+            let Release { component: provider, version } = slot.components().proven;
+            if version.digest != digest {
+                return;
             }
+            let name = &version.name;
+            let begun = Instant::now();
+            let Err(error) = sandbox.optimise(&provider, bytes.clone(), wasi).await else {
+                tracing::info!(name, took = ?begun.elapsed(), "provider compiled with all optimisations");
+                return;
+            };
+            // It goes on with the code that it has.
+            tracing::warn!(name, %error, "provider not compiled with all optimisations");
+            if !matches!(error, LoadError::Describe(CallError::OutOfRoom(..))) {
+                return;
+            }
+            // Another one may serve meanwhile, and this one is not to take memory for that.
+            drop(provider);
+            tokio::time::sleep(delays.next().unwrap_or(MAX_OPTIMISE_DELAY)).await;
         }
     }
 }

@@ -237,7 +237,7 @@ async fn opened(
     let opened = async {
         let files = config.files(&descriptor)?;
         let empty = context::empty_sections(&files);
-        let context = context::open(config, &descriptor, files, &Carryover::default(), &shared, None).await?;
+        let context = context::open(config, &descriptor, files, &Carryover::default(), &shared, None, "").await?;
         anyhow::Ok((context, empty))
     };
     let (context, empty) = opened.await.map_err(|error| Rejected::at(Step::Grants, error))?;

@@ -22,6 +22,8 @@ pub use probation_file::ProbationFiles;
 
 /// Ending of the file with the component.
 const COMPONENT: &str = "wasm";
+/// Ending of the file with what is remembered beside it.
+const MEMORY: &str = "json";
 /// Ending of the file that is there while a component is on probation, as older hosts wrote it, too.
 const PROBATION: &str = "trial";
 
@@ -139,10 +141,27 @@ impl StateFolder {
         Ok(Some(Packed { bytes, signature, uid: None }))
     }
 
-    /// What is remembered of the source.
+    /// Whether it holds no component, not even one that cannot be read.
+    pub(crate) async fn is_empty(&self) -> bool {
+        matches!(self.component().await, Ok(None))
+    }
+
+    /// What is remembered of the source. What cannot be read counts for nothing, and that is told: a disk that fails is no reason to leave the
+    /// cluster without a provider.
     pub(crate) async fn remembered(&self) -> Remembered {
-        let read = self.read("json").await.ok().flatten();
-        let known: Option<Remembered> = read.and_then(|text| serde_json::from_slice(&text).ok());
+        let read = self.read(MEMORY).await.and_then(|text| {
+            let known = text.map(|text| serde_json::from_slice::<Remembered>(&text)).transpose();
+            known.with_context(|| format!("reading {}", self.file(MEMORY).display()))
+        });
+        let known = read.unwrap_or_else(|error| {
+            let (source, error) = (self.source.as_str(), format!("{error:#}"));
+            tracing::warn!(
+                source,
+                error,
+                "this replica does not know any more which components were refused, and which counters were proven, unless the other replicas or the last good component tell; check --state-dir"
+            );
+            None
+        });
         known.filter(|known| known.source == self.source).unwrap_or_else(|| Remembered::of(&self.source))
     }
 
@@ -173,7 +192,7 @@ impl StateFolder {
     ///
     /// Names the file that cannot be written.
     pub(crate) async fn remember(&self, remembered: &Remembered) -> Result<()> {
-        self.write("json", &serde_json::to_vec(remembered)?).await
+        self.write(MEMORY, &serde_json::to_vec(remembered)?).await
     }
 
     fn file(&self, ending: &str) -> PathBuf {

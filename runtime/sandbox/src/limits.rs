@@ -11,7 +11,7 @@ use crate::turn::Turn;
 /// Limits of one provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Largest component, unpacked, in bytes. Default 16 MiB; ours have 0.1 to 0.2 MiB.
+    /// Largest component, unpacked, in bytes. Default 16 MiB; ours have 0.2 to 0.9 MB.
     pub component_bytes: usize,
     /// Most functions in all its modules, and most instances, aliases and wrapped functions when all components in it are
     /// unfolded. Default 50,000. Counted before the compiler sees it: a compile cannot be stopped.

@@ -1,5 +1,6 @@
 //! `wasm-ccm inspect` and `annotations`: what a component is, offers, asks for and reads, found with the code that `run` uses.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use anyhow::Result;
@@ -13,7 +14,7 @@ use crate::output;
 use ccm_cli::{AnnotationsArgs, AnnotationsOutput, InspectArgs, Output};
 use ccm_rollout::Signed;
 use ccm_rollout::config::ProviderRecord;
-use ccm_rollout::config::grants::{UseGrant, needs_no_grant};
+use ccm_rollout::config::grants::{UseGrant, needs_no_grant, pasted};
 use ccm_rollout::config::limits::LimitSettings;
 use ccm_rollout::gate::{self, Haste, Rejected};
 
@@ -180,7 +181,7 @@ fn text(inspection: &Inspection<'_>) -> Result<String> {
             "these uses of credentials need a grant, because a credential goes to more than one header or endpoint, or to a place that is not for credentials; if you agree, give:"
         )?;
         for grant in credential_uses {
-            writeln!(out, "  --credential-use={grant}")?;
+            writeln!(out, "  {}", pasted("--credential-use", grant))?;
         }
         let documents = documents(descriptor);
         if !documents.is_empty() {
@@ -190,7 +191,14 @@ fn text(inspection: &Inspection<'_>) -> Result<String> {
             )?;
         }
         for grant in documents {
-            writeln!(out, "  --credential-use={grant}")?;
+            writeln!(out, "  {}", pasted("--credential-use", &grant))?;
+        }
+        let addresses = addresses(descriptor);
+        if !addresses.is_empty() {
+            writeln!(out, "  a credential in a body goes only to a base URL of yours:")?;
+        }
+        for (name, url) in addresses {
+            writeln!(out, "  {}", pasted("--endpoint", &format!("{name}={url}")))?;
         }
     }
     section(
@@ -235,6 +243,18 @@ fn documents(descriptor: &Descriptor) -> Vec<String> {
     let in_body = all.filter(|(_, used)| used.place == Place::Body && used.path.is_some());
     in_body
         .flat_map(|(credential, used)| UseGrant::of_documents(used).map(|grant| format!("{}={grant}", credential.name)))
+        .collect()
+}
+
+/// Endpoints whose base URL no configuration says, with the default that the component declares: it is good for no credential in a body.
+fn addresses(descriptor: &Descriptor) -> BTreeMap<&str, &str> {
+    let is_in_body = |name: &str| {
+        let mut uses = descriptor.credentials.iter().flat_map(|credential| &credential.uses);
+        uses.any(|used| used.place == Place::Body && used.endpoint == name)
+    };
+    let told = descriptor.endpoints.iter().filter(|endpoint| origin(&endpoint.base_url).is_none());
+    told.filter(|endpoint| is_in_body(&endpoint.name))
+        .map(|endpoint| (endpoint.name.as_str(), endpoint.default_base_url.as_deref().unwrap_or("URL")))
         .collect()
 }
 
@@ -299,5 +319,43 @@ mod tests {
             assert!(told.contains(&line), "{told:?}");
         }
         assert!(!told.contains(['\u{1b}', '\u{202e}']), "{told:?}");
+    }
+
+    /// Without the flag, the host refuses the first login.
+    #[test]
+    fn an_endpoint_that_gets_a_credential_in_a_body_is_printed_unless_the_configuration_names_it() {
+        let endpoint = |name: &str, key: Option<&str>, default: Option<&str>| ccm_cloud::Endpoint {
+            name: name.to_owned(),
+            purpose: String::new(),
+            base_url: Source { keys: key.into_iter().map(ToOwned::to_owned).collect(), ..Source::default() },
+            default_base_url: default.map(ToOwned::to_owned),
+            tls: None,
+        };
+        let used = |endpoint: &str, place: Place| ccm_cloud::CredentialUse {
+            endpoint: endpoint.to_owned(),
+            place,
+            path: Some("/login".to_owned()),
+        };
+        let bodies = ["declared", "found", "configured"].map(|name| used(name, Place::Body));
+        let header = used("other", Place::Header("authorization".to_owned()));
+        let credential = ccm_cloud::Credential {
+            name: "password".to_owned(),
+            purpose: String::new(),
+            value: Source::default(),
+            required: true,
+            uses: bodies.into_iter().chain([header]).collect(),
+        };
+        let descriptor = Descriptor {
+            endpoints: vec![
+                endpoint("declared", None, Some("https://cloud.example")),
+                endpoint("found", None, None),
+                endpoint("configured", Some("cloud-config:Global.url"), None),
+                endpoint("other", None, None),
+            ],
+            credentials: vec![credential],
+            ..Descriptor::default()
+        };
+        let told: Vec<(&str, &str)> = addresses(&descriptor).into_iter().collect();
+        assert_eq!(told, [("declared", "https://cloud.example"), ("found", "URL")]);
     }
 }

@@ -235,6 +235,26 @@ fn of_two_droplets_whose_names_differ_in_case_the_one_that_is_called_as_the_node
 }
 
 #[test]
+fn regions_of_a_few_names_cost_a_question_each_and_a_droplet_that_is_in_none_yet_tells_none() {
+    let nowhere = |droplet: String| droplet.replace(r#"{"slug": "nyc3"}"#, "null");
+    for (count, questions) in [(4, 4), (5, 1)] {
+        let names: Vec<String> = (1..=count).map(|id| format!("n{id}")).collect();
+        let all: Vec<String> = (1..=count).map(|id| droplet(id, &format!("n{id}"))).collect();
+        let all = list(&[&all[1..], &[nowhere(all[0].clone())]].concat());
+        let cloud = FakeCloud::new().always("api GET /v2/droplets", all);
+        assert_eq!(regions_of_names(&names), Ok(["nyc3".to_owned()].into()));
+        assert_eq!(cloud.lines().len(), questions, "{count}");
+    }
+}
+
+#[test]
+fn of_several_reasons_why_regions_are_not_known_the_first_is_told() {
+    let _cloud = FakeCloud::new().on(ONE, Reply::status(500)).on("api GET /v2/droplets/124", Reply::status(502));
+    let (regions, open) = regions_of(&[123, 124]).expect("they are asked");
+    assert!(regions.is_empty() && open.is_some_and(|failure| failure.message.contains("droplet 123")));
+}
+
+#[test]
 fn do_026_036_a_node_may_be_named_by_an_address() {
     for name in ["10.0.5.1", "203.0.5.1", "2604:a880::1"] {
         let cloud = FakeCloud::new()
@@ -242,6 +262,7 @@ fn do_026_036_a_node_may_be_named_by_an_address() {
             .on(LIST, list(&[with_v6(&droplet(5, "five")), droplet(6, "six")]));
         assert_eq!(found(ask(node(name, None), Need::Metadata)).provider_id, "digitalocean://5");
         assert_eq!(cloud.lines().len(), 3, "by name, all, those with GPUs");
+        assert!(cloud.requests().iter().all(|request| request.share_ms == 30_000), "answers of other calls will do");
     }
 }
 
@@ -309,6 +330,7 @@ fn few_nodes_among_many_droplets_of_others_are_asked_for_one_by_one() {
     let ids: Vec<String> = findings.into_iter().map(|finding| found(finding).provider_id).collect();
     assert_eq!(ids, (1..=6).map(provider_id::format).collect::<Vec<_>>());
     assert_eq!((cloud.lines().len(), cloud.unused()), (6, vec![]));
+    assert!(cloud.requests().iter().all(|request| request.share_ms == 30_000));
     // Four more: a listing costs less.
     let cloud = FakeCloud::new().always("api GET /v2/droplets", foreign(1_000));
     assert!(find(&nodes, Need::Metadata).is_err(), "the listing is cut here");

@@ -49,6 +49,11 @@ fn ports(ports: &[String]) -> Reply {
     Reply::json(200, format!(r#"{{"ports": [{}]}}"#, ports.join(",")))
 }
 
+/// Answers of other calls will do.
+fn are_shared(cloud: &FakeCloud) -> bool {
+    cloud.requests().iter().all(|request| request.share_ms == 30_000)
+}
+
 fn node(number: usize) -> Node {
     Node { provider_id: Some(format!("openstack:///s-{number}")), ..Node::named(format!("n-{number}")) }
 }
@@ -86,6 +91,7 @@ fn fifty_nodes_are_one_list_of_servers_and_one_of_ports() {
             && instance.provider_id == format!("openstack:///s-{number}")
     }));
     assert_eq!(cloud.lines().len(), 2, "{:?}", cloud.lines());
+    assert!(are_shared(&cloud));
     let asked = &cloud.lines()[1];
     assert!(asked.contains("device_id=s-1&device_id=") && asked.contains("fields=id&fields=network_id"), "{asked}");
     assert!(asked.len() < 8_000);
@@ -202,6 +208,16 @@ fn os_172_a_name_is_no_pattern() {
     let cloud = fake().on(line, list(&servers)).on(PORTS, ports(&[port(2)]));
     assert_eq!(found(ask(&[Node::named("a.b+c")], Need::Metadata))[0].provider_id, "openstack:///s-2");
     assert_eq!(cloud.unused(), [""; 0]);
+    assert!(are_shared(&cloud));
+}
+
+#[test]
+fn a_node_may_be_named_by_an_address_of_its_server() {
+    let line = r"compute GET /servers/detail?name=%5E10%5C.1%5C.0%5C.2%24&limit=500";
+    let all = list(&[server(1, "a"), server(2, "b")]);
+    let cloud = fake().on(line, list(&[])).on(LIST, all).on(PORTS, ports(&[port(2)]));
+    assert_eq!(found(ask(&[Node::named("10.1.0.2")], Need::Metadata))[0].provider_id, "openstack:///s-2");
+    assert_eq!(cloud.unused(), [""; 0]);
 }
 
 #[test]
@@ -235,6 +251,14 @@ fn addresses_that_cannot_be_known_now_are_not_taken_away() {
     let _cloud = fake().on(ONE, one(&building)).on(PORTS, ports(&[]));
     let failure = unknown(ask(&[node(1)], Need::Metadata));
     assert!(failure.message.contains("has no address yet"), "{}", failure.message);
+    // A host name is no address, and one of outside is enough.
+    let called = building.replace(r#""metadata": {}"#, r#""metadata": {"hostname": "h"}"#);
+    let _cloud = fake().on(ONE, one(&called)).on(PORTS, ports(&[]));
+    let failure = unknown(ask(&[node(1)], Need::Metadata));
+    assert!(failure.message.contains("has no address yet"), "{}", failure.message);
+    let outside = building.replace(r#""accessIPv4": """#, r#""accessIPv4": "203.0.113.1""#);
+    let _cloud = fake().on(ONE, one(&outside)).on(PORTS, ports(&[]));
+    assert_eq!(found(ask(&[node(1)], Need::Metadata))[0].addresses[0].value, "203.0.113.1");
 }
 
 #[test]
@@ -261,6 +285,8 @@ fn trunks_cost_two_questions_for_all_nodes() {
         assert_eq!(values, [format!("10.1.0.{number}"), format!("10.50.0.{number}")]);
     }
     assert_eq!(cloud.lines().len(), 4);
+    assert_eq!(cloud.lines()[3].matches("n-vlan").count(), 1, "a network that many are on is asked for once");
+    assert!(are_shared(&cloud));
     // Trouble with them leaves the others.
     let cloud =
         fake().on(ONE, one(&server(1, "x"))).on(PORTS, ports(&[with_trunk(1)])).on(PORTS, Reply::json(500, "{}"));

@@ -1,3 +1,5 @@
+mod pages;
+
 use super::*;
 use crate::cloud::Cloud;
 use crate::instances::State;
@@ -100,8 +102,12 @@ fn node(name: &str, id: &str) -> Node {
 
 /// In a cluster with these others.
 fn found(nodes: &[Node], need: Need, others: &[&str]) -> Vec<String> {
+    found_in(&Servers, nodes, need, others)
+}
+
+fn found_in<C: Machines>(cloud: &C, nodes: &[Node], need: Need, others: &[&str]) -> Vec<String> {
     let others = || others.iter().map(|id| format!("my:///{id}")).collect();
-    let findings = find(&Servers, nodes, need, |_| Ok(others())).expect("findings");
+    let findings = find(cloud, nodes, need, |_| Ok(others())).expect("findings");
     let words = findings.into_iter().map(|finding| match finding {
         Finding::Found(instance) => instance.provider_id,
         Finding::Absent => "absent".to_owned(),
@@ -125,6 +131,28 @@ fn a_few_nodes_are_asked_for_one_by_one_and_together() {
         ]
     );
     assert_eq!(cloud.batches(), [2]);
+}
+
+#[test]
+fn four_nodes_are_few_and_five_are_many() {
+    for (count, lines) in [(4, 4), (5, 1)] {
+        let ids: Vec<String> = (1..=count).map(|id: usize| id.to_string()).collect();
+        let all: Vec<String> = ids.iter().map(|id| server(id, "n")).collect();
+        let cloud = FakeCloud::new().always(LIST, list(&all));
+        let cloud = ids.iter().fold(cloud, |cloud, id| cloud.always(&get(id), one(&server(id, "n"))));
+        let nodes: Vec<Node> = ids.iter().map(|id| node("n", id)).collect();
+        assert_eq!(found(&nodes, Need::Existence, &[]).len(), count);
+        assert_eq!(cloud.lines().len(), lines, "{count}");
+    }
+}
+
+/// A Node of a kubelet without one may have an empty provider ID.
+#[test]
+fn an_empty_provider_id_is_none() {
+    let cloud = FakeCloud::new().on(LIST, list(&[server("1", "web")]));
+    let empty = Node { provider_id: Some(String::new()), ..Node::named("web") };
+    assert_eq!(found(&[empty], Need::Metadata, &[]), ["my:///1"]);
+    assert_eq!(cloud.lines(), ["api GET /servers?name=web&limit=50&offset=0"]);
 }
 
 #[test]
@@ -194,6 +222,39 @@ fn a_proof_asks_for_each_by_its_id_now_and_for_another_beside_them() {
 }
 
 #[test]
+fn beside_one_that_is_there_others_are_gone_without_any_further_question() {
+    let cloud = FakeCloud::new().on(&get("1"), gone()).on(&get("2"), one(&server("2", "b")));
+    assert_eq!(found(&[node("a", "1"), node("b", "2")], Need::Proof, &["1", "2"]), ["absent", "my:///2"]);
+    assert_eq!(cloud.batches(), [2]);
+}
+
+#[test]
+fn a_proof_takes_the_word_of_five_others_and_of_no_more() {
+    let others: Vec<String> = (10..20).map(|id: usize| id.to_string()).collect();
+    let cloud = others.iter().fold(FakeCloud::new(), |cloud, id| cloud.always(&get(id), gone())).on(&get("1"), gone());
+    let others: Vec<&str> = others.iter().map(String::as_str).collect();
+    let words = found(&[node("a", "1")], Need::Proof, &others).remove(0);
+    assert!(words.ends_with("are they those of another account or team?"), "{words}");
+    assert_eq!(cloud.batches(), [2, 4]);
+}
+
+#[test]
+fn a_proof_asks_the_host_for_five_nodes_more_than_are_in_doubt_and_says_why_it_knows_none() {
+    let _cloud = FakeCloud::new().always(&get("1"), gone()).always(&get("2"), gone());
+    let asked = std::cell::Cell::new(0);
+    let others = |most| {
+        asked.set(most);
+        Err("the host does not know the Nodes yet".to_owned())
+    };
+    let findings = find(&Servers, &[node("a", "1"), node("b", "2")], Need::Proof, others).expect("findings");
+    assert_eq!(asked.get(), 7);
+    for finding in findings {
+        let Finding::Unknown(failure) = finding else { panic!("{finding:?}") };
+        assert!(failure.message.ends_with("proves nothing: the host does not know the Nodes yet"), "{failure:?}");
+    }
+}
+
+#[test]
 fn credentials_of_another_account_prove_nothing() {
     let unproven = "server 1 of node a: that it is missing proves nothing: the credentials see no ";
     let cloud = || FakeCloud::new().always(&get("1"), gone()).always(&get("7"), gone());
@@ -222,6 +283,23 @@ fn what_else_is_missing_is_gone_where_the_credentials_see_the_cluster() {
     assert_eq!((seen(&[]), seen(&["2"]), seen(&["1", "2"])), (Ok(()), Ok(()), Ok(())));
     assert_eq!((seen(&["1"]), seen(&["1", "3"])), (Err(Reaction::Retry), Err(Reaction::Unauthorized)));
     assert!(sees_the_cluster(&Servers, |_| Err("not known yet".to_owned())).is_err());
+    let asked = std::cell::Cell::new(0);
+    let others = |most| {
+        asked.set(most);
+        Ok(vec![])
+    };
+    assert_eq!((sees_the_cluster(&Servers, others), asked.get()), (Ok(()), 6), "one and five more");
+}
+
+/// The others fail in other ways where the first is refused, and say less about why.
+#[test]
+fn of_several_failures_the_first_one_is_told() {
+    let _cloud = FakeCloud::new().on(&get("1"), Reply::json(401, "{}")).always(&get("2"), Reply::status(500));
+    let ids = ["my:///1", "my:///2"].map(str::to_owned).to_vec();
+    assert_eq!(
+        sees_the_cluster(&Servers, |_| Ok(ids)).map_err(|failure| failure.reaction),
+        Err(Reaction::Unauthorized)
+    );
 }
 
 #[test]

@@ -83,6 +83,16 @@ fn without_a_total_a_page_that_is_not_full_is_the_last() {
 }
 
 #[test]
+fn without_a_total_pages_of_the_clouds_own_size_are_read_until_one_is_not_full() {
+    let paging = uncounted(Paging::counted("page", "pagesize"));
+    let fake = FakeCloud::new().on(LIST, things(0..3)).on(LIST, things(3..6)).on(LIST, things(6..7));
+    assert_eq!(list(paging), all(0..7));
+    assert_eq!(queries(&fake), ["", "?page=2&pagesize=3", "?page=3&pagesize=3"]);
+    let fake = FakeCloud::new().on(LIST, things(0..0));
+    assert_eq!((list(paging), fake.lines().len()), (all(0..0), 1));
+}
+
+#[test]
 fn a_cloud_that_gives_smaller_pages_than_asked_for_is_followed() {
     let fake = FakeCloud::new().on(LIST, counted(0..2, 5)).on(LIST, counted(2..4, 5)).on(LIST, counted(4..5, 5));
     assert_eq!(list(of(Paging::numbered("page", "per_page", 200))), all(0..5));
@@ -108,10 +118,24 @@ fn a_list_that_grows_meanwhile_is_read_to_its_new_end() {
     assert!(fake.unused().is_empty());
 }
 
+/// They may be of servers that do not know the same yet.
+#[test]
+fn of_pages_that_count_differently_the_one_that_counts_most_says_where_the_list_ends() {
+    let fake = FakeCloud::new()
+        .on(LIST, counted(0..2, 5))
+        .on(LIST, counted(2..4, 7))
+        .on(LIST, counted(4..6, 5))
+        .on(&format!("{LIST}?page=4&per_page=2"), counted(6..7, 7));
+    assert_eq!(list(NUMBERED), all(0..7));
+    assert!(fake.unused().is_empty());
+}
+
 #[test]
 fn a_list_that_shrinks_meanwhile_is_no_error_but_one_that_is_cut_is() {
     let _fake = FakeCloud::new().on(LIST, counted(0..2, 5)).on(LIST, counted(2..4, 4)).on(LIST, counted(4..4, 4));
     assert_eq!(list(NUMBERED), all(0..4));
+    let _fake = FakeCloud::new().on(LIST, counted(0..2, 6)).on(LIST, counted(2..2, 2)).on(LIST, counted(2..2, 2));
+    assert_eq!(list(NUMBERED), all(0..2), "two empty pages are not one that came twice");
     let _fake = FakeCloud::new().on(LIST, counted(0..2, 5)).on(LIST, counted(2..4, 5)).on(LIST, counted(4..4, 5));
     let failure = list(NUMBERED).expect_err("cut");
     assert_eq!(failure, Failure::retry("GET /v2/things: page 3: the cloud counts 5 items and gives 4"));
@@ -143,6 +167,14 @@ fn links_are_followed_by_their_query_only() {
             "?tag=k8s&page=1&limit=1&limit=2",
         ]
     );
+}
+
+#[test]
+fn a_link_may_write_the_same_path_in_another_way() {
+    let line = "api GET /v2/things/a~b/parts";
+    let fake = FakeCloud::new().on(line, linked(0..2, "/v2/things/a%7Eb/parts?page=2")).on(line, linked(2..3, ""));
+    assert_eq!(CLOUD.get("/v2/things/{id}/parts").arg("id", "a~b").list(links()), all(0..3));
+    assert_eq!(fake.lines(), [line.to_owned(), format!("{line}?page=2")]);
 }
 
 #[test]
@@ -181,6 +213,14 @@ fn offsets_end_with_a_page_that_is_not_full() {
     assert_eq!(queries(&fake), ["?limit=2&offset=0", "?limit=2&offset=2", "?limit=2&offset=4"]);
     let _fake = FakeCloud::new().on(LIST, things(0..2)).on(LIST, things(2..2));
     assert_eq!(list(OFFSET), all(0..2));
+}
+
+/// The limit is no more than a wish to some: what a page has too much comes again with the next one.
+#[test]
+fn a_page_with_more_than_was_asked_for_is_not_the_last() {
+    let fake = FakeCloud::new().on(LIST, things(0..3)).on(LIST, things(2..5)).on(LIST, things(4..5));
+    assert_eq!(list(OFFSET), all(0..5));
+    assert_eq!(queries(&fake), ["?limit=2&offset=0", "?limit=2&offset=2", "?limit=2&offset=4"]);
 }
 
 #[test]
@@ -298,13 +338,31 @@ fn a_list_of_more_bytes_than_may_be_is_an_error_after_its_first_page() {
     let told = list(paging(800)).expect_err("it has some 850 bytes");
     assert_eq!((told.reaction, cloud.lines().len()), (Reaction::Quota, 1));
     assert!(told.message.contains("more than 800"), "{}", told.message);
-    // A single page is as long as it is, and pages together are no longer than a list may be.
+    // A single page is as long as it is.
     let _cloud = FakeCloud::new().on(&line(1), counted(0..4, 4));
     assert_eq!(list(paging(1)), all(0..4));
     let pages = (1..=10).map(|at| (line(at), counted(at * 4 + 96..at * 4 + 100, 40)));
     let cloud = pages.fold(FakeCloud::new(), |cloud, (line, page)| cloud.on(&line, page));
     assert_eq!(list(paging(450)).map(|all| all.len()), Ok(40));
-    assert_eq!(cloud.batches().iter().max(), Some(&9));
+    assert_eq!(cloud.batches(), [1, 9]);
+    // Of one that has grown to more meanwhile, no more pages are in memory together than it may have: three of 44 bytes.
+    let pages = (1..=10).map(|at| (line(at), counted(at * 4 + 96..at * 4 + 100, if at == 1 { 8 } else { 40 })));
+    let cloud = pages.fold(FakeCloud::new(), |cloud, (line, page)| cloud.on(&line, page));
+    assert_eq!(list(paging(140)).map(|all| all.len()), Ok(40));
+    assert_eq!(cloud.batches(), [1, 1, 3, 3, 2]);
+}
+
+/// What has changed before the first page was made is in the list, whatever the later ones are dated.
+#[test]
+fn a_list_has_the_date_of_its_first_page() {
+    let dated = |dates: [Option<&str>; 2]| {
+        let pages = [counted(0..2, 3), counted(2..3, 3)].into_iter().zip(dates);
+        let pages = pages.map(|(page, date)| if let Some(date) = date { page.header("date", date) } else { page });
+        let _fake = pages.fold(FakeCloud::new(), |fake, page| fake.on(LIST, page));
+        CLOUD.get("/v2/things").list_dated::<usize>(NUMBERED).map(|(things, date)| (things.len(), date))
+    };
+    assert_eq!(dated([Some("early"), Some("late")]), Ok((3, Some("early".to_owned()))));
+    assert_eq!(dated([None, Some("late")]), Ok((3, None)));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ccm_cloud::Source;
+use ccm_cloud::{ConfigFormat, Source};
 
 /// A key as descriptors write it: parts between dots, in which `{name}` stands for the value of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,6 +89,20 @@ pub(super) fn parts(path: &[impl AsRef<str>]) -> Option<(&str, Option<String>, &
     let [section, middle @ .., key] = path else { return None };
     let name = (!middle.is_empty()).then(|| middle.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join("."));
     Some((section.as_ref(), name, key.as_ref()))
+}
+
+/// A path in the one form that all spellings of it have: a component chooses how it spells a key, and may do so in two ways.
+pub(crate) fn canonical(path: &[String], format: ConfigFormat) -> Vec<String> {
+    match (format, parts(path)) {
+        (ConfigFormat::Ini, Some((section, name, key))) => {
+            std::iter::once(section.to_lowercase()).chain(name).chain([key.to_lowercase()]).collect()
+        }
+        (ConfigFormat::Ini, None) => path.to_vec(),
+        // A number in a list, also with zeros before it.
+        (ConfigFormat::Json | ConfigFormat::Yaml, _) => {
+            path.iter().map(|part| part.parse::<usize>().map_or_else(|_| part.clone(), |n| n.to_string())).collect()
+        }
+    }
 }
 
 /// A part with a setting in it covers anything: better too much is hidden than too little.

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use zeroize::Zeroizing;
 
 use super::MAX_CREDENTIAL_BYTES;
-use crate::config_file::{ConfigFile, MAX_CONFIG_FILE};
+use crate::config_file::{ConfigFile, MAX_CONFIG_FILE, canonical};
 use crate::file_stamp::Stamp;
 use crate::secret::Secret;
 
@@ -135,8 +135,9 @@ impl CredentialSource {
         match self {
             Self::Environment { variable, .. } => vec!["env".to_owned(), variable.clone()],
             Self::File(file) => vec!["file".to_owned(), file.path.display().to_string()],
-            Self::ConfigKey { file, key, .. } => {
-                ["key".to_owned(), file.path.display().to_string()].into_iter().chain(key.iter().cloned()).collect()
+            Self::ConfigKey { file, format, key } => {
+                let key = canonical(key, *format);
+                ["key".to_owned(), file.path.display().to_string()].into_iter().chain(key).collect()
             }
             Self::Watched { name, .. } => vec!["watched".to_owned(), name.clone()],
         }

@@ -11,7 +11,7 @@ pub(crate) use pin::Pin;
 use super::grant::{UseGrant, UseGrants, Within, needs_no_grant};
 use crate::error::CredentialRefusal;
 use crate::http::CaptureSource;
-use crate::one_line::line;
+use crate::one_line::{line, pasted};
 
 /// Longest pointer in a message, in bytes.
 const MAX_SHOWN: usize = 256;
@@ -275,14 +275,14 @@ impl Uses {
                 }
                 && fits(used, spot.path)
         };
-        let here: Vec<&CredentialUse> = uses.iter().filter(is_here).collect();
-        match here.iter().find(|used| self.is_granted(name, used)).or(here.first()) {
-            Some(used) => self.check_granted(name, used),
-            None => Err(CredentialRefusal::Denied(format!(
+        let mut here = uses.iter().filter(is_here).peekable();
+        let Some(first) = here.peek().copied() else {
+            return Err(CredentialRefusal::Denied(format!(
                 "credential {name:?} is not declared for {} of requests to endpoint {:?}, path {:?}",
                 spot.place, spot.endpoint, spot.path
-            ))),
-        }
+            )));
+        };
+        if here.any(|used| self.is_granted(name, used)) { Ok(()) } else { self.check_granted(name, first) }
     }
 
     /// Whether both may be in one request, as the halves of a pair are.
@@ -309,7 +309,7 @@ impl Uses {
 }
 
 fn flag(name: &str, grant: &UseGrant) -> String {
-    format!("--credential-use={name}={grant}")
+    pasted("--credential-use", &format!("{name}={grant}"))
 }
 
 fn fits(used: &CredentialUse, path: &str) -> bool {

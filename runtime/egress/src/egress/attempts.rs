@@ -118,7 +118,7 @@ impl Egress {
                             let answer = match self.hides_answer(request, status) {
                                 None => {
                                     answered.request_id = answer::request_id(&veiled.headers);
-                                    self.answer(operation, veiled, taken)
+                                    self.answer(operation, veiled, answered.request_id.as_deref(), taken)
                                 }
                                 Some(why) => Ok(status_alone(operation, status, why)),
                             };
@@ -155,11 +155,13 @@ impl Egress {
                     tokio::time::sleep(delay).await;
                 }
                 _ => {
-                    answered.error = answer.as_ref().err().map(|error| error.reason);
-                    answered.held = budget.pause();
                     let failed = match &answer {
                         Ok((answer, _)) if is_good(answer.status) => None,
-                        _ => Some(self.failed(request, target, operation, answered, sent)),
+                        _ => {
+                            answered.error = answer.as_ref().err().map(|error| error.reason);
+                            answered.held = budget.pause();
+                            Some(self.failed(request, target, operation, answered, sent))
+                        }
                     };
                     let (mut answer, held) = match answer {
                         Ok(answered) => answered,
@@ -205,17 +207,17 @@ impl Egress {
         let body = std::mem::take(&mut rendered.body);
         let sent = client
             .request(request.method.into(), rendered.url.clone())
-            .headers(rendered.headers.clone())
+            .headers(std::mem::take(&mut rendered.headers))
             .timeout(time)
             .body(body)
             .send();
-        let answer = match sent.await {
+        let mut answer = match sent.await {
             Ok(answer) => answer,
             Err(error) => return Err((self.unanswered(error, request, &rendered, time, term), Some(rendered))),
         };
         let status = answer.status().as_u16();
         answered.status = Some(status);
-        let answer_headers = answer.headers().clone();
+        let answer_headers = std::mem::take(answer.headers_mut());
         // Others may wait for what they say, whatever becomes of the body.
         permit.answered(status, &answer_headers);
         let mut held = call.hold();
@@ -315,12 +317,12 @@ impl Egress {
         &self,
         operation: &str,
         veiled: Raw,
+        id: Option<&str>,
         taken: Result<Extracted, TransportError>,
     ) -> Result<Response, TransportError> {
         let Raw { status, headers, body, .. } = veiled;
-        let id = answer::request_id(&headers);
         let other = if matches!(taken, Ok(Extracted::NotJson)) { answer::not_json(&headers, &body) } else { None };
-        let summary = answer::summary(operation, status, id.as_deref(), other.as_deref());
+        let summary = answer::summary(operation, status, id, other.as_deref());
         let after = |error: TransportError| error.sent().after(&summary);
         // An answer that is none: the work may be done all the same.
         if matches!(taken.map_err(after)?, Extracted::NotJson) && is_good(status) {

@@ -2,7 +2,10 @@
 //! one: it learned the secret elsewhere, or it guesses.
 
 use std::borrow::Cow;
-use std::sync::atomic::Ordering;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
 
 use super::{Egress, key};
 use crate::error::{TransportError, TransportReason};
@@ -10,19 +13,30 @@ use crate::http::{Part, Request};
 use crate::one_line::line;
 use crate::process_secrets::Veil;
 use crate::redact::Origin;
+use crate::share::Key;
 
 /// So many requests with a secret, and no more are sent: each of them tells the component that it wrote one.
 const MOST: usize = 3;
 /// Longest name of a header or a query value in a message, in bytes.
 const MAX_SHOWN: usize = 64;
 
+/// What a component has learned of secrets so far. All tries of a first component share it: one that never passes its gate, and is tried again
+/// every minute, would else begin each time anew.
+#[derive(Default)]
+pub(crate) struct Guesses {
+    /// Requests into which it wrote a secret, and different echoes.
+    times: AtomicUsize,
+    /// Digests of what logins gave that was in their own request, each with what the provider had written: no more of them than guesses.
+    echoes: Mutex<BTreeSet<Key>>,
+}
+
 impl Egress {
     /// Whether the provider still sends requests.
     pub(super) fn check_trust(&self) -> Result<(), TransportError> {
-        if self.guesses.load(Ordering::SeqCst) < MOST {
+        if self.guesses.times.load(Ordering::SeqCst) < MOST {
             return Ok(());
         }
-        if self.echoes.lock().is_empty() {
+        if self.guesses.echoes.lock().is_empty() {
             return Err(TransportError::denied(format!(
                 "the provider wrote secrets into {MOST} requests, and sends no more requests: the log of the host names the secrets and the places; use another component, or other secrets, and restart the host"
             )));
@@ -37,8 +51,8 @@ impl Egress {
     /// so it learns of that value as of a secret that it guesses. To be told the same of the same text again says nothing new, and does not count:
     /// while a cloud repeats a header, an honest provider logs in as ever, and it has to go on once the cloud is well.
     pub(super) fn echoed(&self, credential: &str, value: &[u8], written: &[u8], least: usize) -> TransportError {
-        let new = usize::from(self.echoes.lock().insert(key((value, written))));
-        let times = self.guesses.fetch_add(new, Ordering::SeqCst).saturating_add(new);
+        let new = usize::from(self.guesses.echoes.lock().insert(key((value, written))));
+        let times = self.guesses.times.fetch_add(new, Ordering::SeqCst).saturating_add(new);
         let why = format!(
             "what it gives as {credential:?} was in the request: at least {least} bytes of it have to be the cloud's own (limit min-credential-bytes); check that the cloud answers, and nothing that repeats requests"
         );
@@ -78,6 +92,9 @@ impl Egress {
     }
 
     fn look(&self, veil: &Veil, bytes: &[u8], place: impl FnOnce() -> String) -> Result<(), TransportError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
         match veil.finds(bytes) {
             Ok(None) => Ok(()),
             Ok(Some((name, origin))) => Err(self.guessed(name, origin, &place())),
@@ -96,7 +113,7 @@ impl Egress {
             tracing::warn!(provider = self.provider, credential, place, "request refused: {why}");
             return TransportError::denied(why);
         }
-        let times = self.guesses.fetch_add(1, Ordering::SeqCst).saturating_add(1);
+        let times = self.guesses.times.fetch_add(1, Ordering::SeqCst).saturating_add(1);
         let why = format!(
             "the provider wrote the value of the credential {credential:?} itself into {place}: only the host may put it into a request, and this one is not sent"
         );

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicBool;
 
 use ccm_cloud::{Descriptor, Leadership, Problem};
 use parking_lot::Mutex;
@@ -41,6 +41,8 @@ pub struct EgressConfig {
     pub leadership: Arc<dyn Leadership>,
     /// Is told of every exchange.
     pub observer: Option<Arc<dyn ExchangeObserver>>,
+    /// Digest of the component: what it learns of secrets counts for all its tries and configurations. Empty: for this one alone.
+    pub component: String,
 }
 
 impl EgressConfig {
@@ -58,6 +60,7 @@ impl EgressConfig {
             settings: NetworkSettings::default(),
             leadership,
             observer: None,
+            component: String::new(),
         }
     }
 }
@@ -186,6 +189,7 @@ impl Egress {
         let is_given = |endpoint: &str| grants.base_urls.contains_key(endpoint);
         let admission = carryover.admit(pin, is_given, allow_wider_use).map_err(OpenError::WiderUse)?;
         let captured = if before.is_some() { Arc::default() } else { carryover.captured() };
+        let guesses = carryover.guesses(&config.component);
         let least = settings.limits.min_credential_bytes;
         let edition = configuration.edition(descriptor);
         let credentials =
@@ -219,8 +223,7 @@ impl Egress {
             observer: config.observer,
             told: Arc::clone(&carryover.told),
             open: Mutex::default(),
-            guesses: AtomicUsize::new(0),
-            echoes: Mutex::default(),
+            guesses,
             asked_offline: AtomicBool::new(false),
         })
     }

@@ -7,6 +7,7 @@ use super::bodies::{self, Body, Unreadable};
 use super::render::MAX_SIGNATURES;
 use super::{Egress, key};
 use crate::credentials::{At, Spot, Within};
+use crate::endpoints::Target;
 use crate::error::TransportError;
 use crate::http::{Part, Request, SignedPart};
 use crate::login_names::{is_login_header, is_login_value};
@@ -14,6 +15,8 @@ use crate::one_line::line;
 
 /// Longest name in a message, in bytes.
 const MAX_SHOWN: usize = 64;
+/// The same of a base URL.
+const MAX_URL: usize = 256;
 
 impl Egress {
     /// Whether each secret and each signature stands where it may, and nothing stands where it must not.
@@ -56,6 +59,20 @@ impl Egress {
         }
         self.check_logins(request)?;
         self.check_body(request)
+    }
+
+    /// A credential in a body goes only where the operator says that the endpoint is. A grant names the endpoint, and the component gives it that
+    /// name: at a host that is granted, it could find or declare the address of an object store, which stores the whole body for its author.
+    pub(super) fn check_address_of_body(request: &Request, target: &Target<'_>) -> Result<(), TransportError> {
+        if !is_secret(&request.body) || target.grant().base_url.is_some() {
+            return Ok(());
+        }
+        let (name, origin) = (line(&request.endpoint, MAX_SHOWN), &target.base.origin);
+        let why = format!(
+            "the body has a credential, and the base URL of endpoint {name:?} is {origin}: a credential in a body goes only where the operator says that the endpoint is; if the cloud's logins are at {}, the operator gives --endpoint {name}=URL",
+            line(target.base.url.as_str(), MAX_URL)
+        );
+        Err(TransportError::denied(why))
     }
 
     /// A login carries a credential of the operator, or one that was got with one, where the cloud looks for it, and has nothing else that
@@ -136,37 +153,40 @@ impl Egress {
         for (name, parts) in &request.headers {
             let is_place = name.eq_ignore_ascii_case("authorization") || uses.declares_header(&request.endpoint, name);
             let same = request.headers.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name)).count();
-            let shown = line(name, MAX_SHOWN);
+            let shown = || line(name, MAX_SHOWN);
             if is_secret(parts) {
                 if same > 1 {
-                    let why = format!("the header {shown:?} is a place of a credential, and stands there twice");
+                    let why = format!("the header {:?} is a place of a credential, and stands there twice", shown());
                     return Err(TransportError::denied(why));
                 }
                 if !is_alone(parts) {
                     let why = format!(
-                        "the header {shown:?} is a place of a credential, and has something else beside it than a scheme such as Bearer"
+                        "the header {:?} is a place of a credential, and has something else beside it than a scheme such as Bearer",
+                        shown()
                     );
                     return Err(TransportError::denied(why));
                 }
             } else if is_place && uses.declares_header(&request.endpoint, name) {
-                let why = format!("the header {shown:?} is a place of a credential, and has none in it");
+                let why = format!("the header {:?} is a place of a credential, and has none in it", shown());
                 return Err(TransportError::denied(why));
             } else if carries && is_login_header(name) {
                 let why = format!(
-                    "the header {shown:?} looks like a login of the provider's own, which may not go with a credential; what is secret is declared as a credential"
+                    "the header {:?} looks like a login of the provider's own, which may not go with a credential; what is secret is declared as a credential",
+                    shown()
                 );
                 return Err(TransportError::denied(why));
             }
         }
         for (name, parts) in request.query.iter().filter(|(_, parts)| !is_secret(parts)) {
-            let shown = line(name, MAX_SHOWN);
+            let shown = || line(name, MAX_SHOWN);
             if !parts.is_empty() && uses.declares_query(&request.endpoint, name) {
-                let why = format!("the query value {shown:?} is a place of a credential, and has none in it");
+                let why = format!("the query value {:?} is a place of a credential, and has none in it", shown());
                 return Err(TransportError::denied(why));
             }
             if carries && is_login_value(name) {
                 let why = format!(
-                    "the query value {shown:?} looks like a login of the provider's own, which may not go with a credential; what is secret is declared as a credential"
+                    "the query value {:?} looks like a login of the provider's own, which may not go with a credential; what is secret is declared as a credential",
+                    shown()
                 );
                 return Err(TransportError::denied(why));
             }

@@ -311,6 +311,35 @@ fn no_value_is_skipped_however_short_it_is_and_wherever_it_stands() {
     }
 }
 
+/// Text is passed in steps almost as long as the shortest value, and what lies between is not looked at: a value may begin at each byte of a
+/// step, and end with the text.
+#[test]
+fn no_value_is_stepped_over_wherever_it_begins_and_however_long_it_is() {
+    let mut state = 11_u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from((state >> 33) % below).unwrap()
+    };
+    for round in 0..200 {
+        let mut values = [("u", String::new()), ("v", String::new())];
+        for (_, value) in &mut values {
+            *value = (0..5 + round % 9).map(|_| ["k", "q", "Z", "9", "_"][random(5)]).collect();
+        }
+        let redactor = redactor(&values.each_ref().map(|(name, value)| (*name, value.as_str())));
+        for before in 0..30 {
+            // What is between has bytes of no value, of one, and the first bytes of one.
+            let mut text: String = (0..before).map(|_| [".", ",", "k", "Z"][random(4)]).collect();
+            let (name, value) = &values[random(2)];
+            text.push_str(&value[..random(3)]);
+            let (start, end) = (text.len(), [".", "", "kq", "."][random(4)]);
+            text = format!("{text}{value}{end}");
+            let shown = redactor.text(&text).into_owned();
+            assert!(shown.contains(&placeholder(name)), "{value} at {start} of {text}: {shown}");
+            assert!(values.iter().all(|(_, value)| !shown.contains(value)), "{text}: {shown}");
+        }
+    }
+}
+
 #[test]
 fn a_text_that_matches_at_each_byte_neither_takes_long_nor_grows() {
     let values: Vec<String> = (8..60).map(|length| "a".repeat(length)).collect();

@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use ccm_cloud::{AnnotationGrant, SharedAddresses};
 use ccm_egress::config::{AddressRules, HostPattern, OperatorGrants, Proxy, Secret};
 pub use ccm_egress::config::{UseGrant, UseGrants, grants, needs_no_grant};
+pub use ccm_egress::pasted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

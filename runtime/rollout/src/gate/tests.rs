@@ -172,6 +172,12 @@ fn a_signed_component_that_may_be_older_than_what_was_proven_is_refused_with_bot
     refused.refuse(&format!("sha256:{:064}", 9), "it crashed".to_owned());
     assert_eq!(said(&asks, signed("a", 7), &proven, &refused), None, "the one before may return");
     assert!(said(&asks, signed("a", 6), &proven, &refused).unwrap().contains("had 7"));
+    proven.add(&Counted { signed: Signed::new("a", 12), digest: "sha256:new".to_owned() });
+    assert_eq!(
+        said(&asks, signed("a", 6), &proven, &refused),
+        None,
+        "it was signed again, and is not older than itself"
+    );
 }
 
 #[test]

@@ -87,12 +87,7 @@ impl Keeper {
         self.uid.clone_from(&packed.uid);
         let mark = packed.mark();
         let unpacked = gate::unpacked(&self.config, packed).await?;
-        if waits.is_some()
-            && let Some(rejected) = failed_before(&self.remembered.refused, &unpacked.digest, "")
-            && self.can_read_last_good().await
-        {
-            return Err(rejected.into());
-        }
+        self.unless_last_good_waits(waits.is_some(), &unpacked.digest).await?;
         if waits.is_some() && !self.config.allow_provider_change {
             // This one is untried, and would be kept in the place of the last good one. While it was in the gate, what that one lacked may have
             // come, such as a new credential: it is asked once more first. Afterwards this one begins anew, since the two share what they
@@ -105,6 +100,8 @@ impl Keeper {
             if let Some(taken) = self.last_good(waits).await? {
                 return Ok(taken);
             }
+            // It may be readable by now, and this one refused.
+            self.unless_last_good_waits(waits.is_some(), &unpacked.digest).await?;
         }
         let taken = self.admit_first(unpacked, named).await?;
         self.judged = Some(Judged { mark, rejected: None });
@@ -152,10 +149,17 @@ impl Keeper {
         }
     }
 
-    /// Whether the last good one is worth waiting for: a file that nobody can read may stay so, and one that was refused is better than none.
-    async fn can_read_last_good(&self) -> bool {
-        let Some(state_folder) = &self.state_folder else { return false };
-        state_folder.component().await.is_ok_and(|packed| packed.is_some())
+    /// Refuses a component that was refused before while the last good one `waits`, if that one is worth waiting for: a file that nobody can read
+    /// may stay so, and one that was refused is better than none.
+    ///
+    /// # Errors
+    ///
+    /// Why it was refused.
+    async fn unless_last_good_waits(&self, waits: bool, digest: &str) -> Result<(), Rejected> {
+        let rejected = failed_before(&self.remembered.refused, digest, "").filter(|_| waits);
+        let (Some(rejected), Some(state_folder)) = (rejected, &self.state_folder) else { return Ok(()) };
+        let is_readable = state_folder.component().await.is_ok_and(|packed| packed.is_some());
+        if is_readable { Err(rejected) } else { Ok(()) }
     }
 
     /// The last good one, when there is one.

@@ -110,6 +110,7 @@ impl Keeper {
         let is_there = slot.put_back(&unpacked.digest);
         self.catch_up().await;
         if is_there {
+            self.hear_signature(&slot, unpacked).await?;
             self.is_as_before();
             return Ok(true);
         }

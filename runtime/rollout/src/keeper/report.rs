@@ -15,6 +15,9 @@ use crate::slot::state::Transition;
 use crate::slot::{News, ProbationSettings, Refusals, SlotStanding};
 use crate::status::{NotTaken, Times, milliseconds};
 
+/// What follows where [`Keeper::remember`] does not work.
+pub(super) const FORGOTTEN: &str = "what was refused, and the counters that were proven, are not remembered";
+
 /// What was told of the source last.
 pub(super) struct Told {
     /// Without request IDs.
@@ -49,6 +52,13 @@ impl Keeper {
                 missed.extent()
             );
             self.tell(Severity::Warning, "ProviderFindsLess", text).await;
+        }
+        if let Some(state_folder) = &self.state_folder
+            && self.remembered.refused.why(&serving.digest).is_some()
+            && !state_folder.is_empty().await
+        {
+            // It serves for want of a better one, which is there, and may be readable at the next start.
+            self.candidate = None;
         }
         self.keep(&serving.digest).await;
         if self.share.is_none() {
@@ -227,21 +237,45 @@ impl Keeper {
     }
 
     /// Keeps the component with this digest, which is proven, in the state folder.
-    async fn keep(&mut self, digest: &str) {
-        let candidate = self.candidate.take_if(|candidate| candidate.digest == digest);
-        let (Some(state_folder), Some(Candidate { bytes, signature, .. })) = (&self.state_folder, candidate) else {
-            return;
-        };
-        let kept = state_folder.keep(&bytes, signature.as_deref()).await;
-        self.is_written(kept, "the last good component is not kept");
+    pub(super) async fn keep(&mut self, digest: &str) {
+        let is_it = |candidate: &mut Candidate| candidate.digest == digest;
+        let candidate = self.candidate.take_if(is_it).or_else(|| self.unkept.take_if(is_it));
+        let (Some(state_folder), Some(candidate)) = (&self.state_folder, candidate) else { return };
+        let kept = state_folder.keep(&candidate.bytes, candidate.signature.as_deref()).await;
+        let is_kept = self.is_written(kept, "the last good component is not kept");
+        self.unkept = (!is_kept).then_some(candidate);
     }
 
-    /// Whether something was written to the state folder. What does not work is told, with what follows from that.
-    pub(super) fn is_written(&self, written: anyhow::Result<()>, otherwise: &str) -> bool {
-        let told = |error: anyhow::Error| {
-            tracing::warn!(source = self.source, error = format!("{error:#}"), "{otherwise}; check --state-dir")
+    /// Whether something was written to the state folder. What does not work is told once, with what follows from that, and
+    /// [tried again](Self::write_again).
+    pub(super) fn is_written(&mut self, written: anyhow::Result<()>, otherwise: &'static str) -> bool {
+        let Err(error) = written else {
+            self.unwritten.remove(otherwise);
+            return true;
         };
-        written.map_err(told).is_ok()
+        if self.unwritten.insert(otherwise) {
+            let error = format!("{error:#}");
+            tracing::warn!(source = self.source, error, "{otherwise}; the host tries again; check --state-dir");
+        }
+        if self.rewrite.due.is_none() {
+            self.rewrite.later();
+        }
+        false
+    }
+
+    /// Writes to the state folder what could not be written.
+    pub(super) async fn write_again(&mut self) {
+        self.rewrite.due = None;
+        self.remember().await;
+        self.note_probation_of_now().await;
+        if let Some(proven) = self.slot().map(|slot| slot.standing().proven) {
+            self.keep(&proven.digest).await;
+        }
+        if self.rewrite.due.is_none() {
+            self.rewrite.end();
+            self.unwritten.clear();
+            tracing::info!(source = self.source, "what could not be written to the state folder is written");
+        }
     }
 
     /// Which components the slot does not take again.
@@ -253,7 +287,7 @@ impl Keeper {
     pub(super) async fn remember(&mut self) -> bool {
         let Some(state_folder) = &self.state_folder else { return true };
         let written = state_folder.remember(&self.remembered).await;
-        self.is_written(written, "what was refused, and the counters that were proven, are not remembered")
+        self.is_written(written, FORGOTTEN)
     }
 
     /// Says that a component is not taken, once; the page always has the last reason.

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use ccm_cloud::{Capability, Severity};
+use ccm_sandbox::Provider;
 use futures::FutureExt as _;
 use tokio::time::Instant;
 
+use super::report::{Candidate, FORGOTTEN};
 use super::{Keeper, MAX_DELAY};
 use crate::compare::naming;
 use crate::component::Component;
@@ -18,7 +20,8 @@ use crate::retry::{Retry, until};
 use crate::slot::{Refusals, Slot};
 use crate::source::Changes;
 use crate::state_folder::DIED;
-use crate::trust::Counted;
+use crate::status::Times;
+use crate::trust::{Counted, Signed};
 
 /// Before the others are asked or told again, when the API server did not answer.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -171,13 +174,16 @@ impl Keeper {
             );
             return state_folder.end_probation().await;
         }
-        tracing::warn!(source = self.source, digest, "a component is refused: {DIED}");
-        let refusal = self.remembered.refused.refuse(&digest, DIED.to_owned());
+        // It may be known from the last try, when that could not be written.
+        if self.remembered.refused.why(&digest).is_none() {
+            tracing::warn!(source = self.source, digest, "a component is refused: {DIED}");
+            let refusal = self.remembered.refused.refuse(&digest, DIED.to_owned());
+            if let Some(share) = &mut self.share {
+                share.tell(Judgement::Refused(refusal));
+            }
+        }
         if self.remember().await {
             state_folder.end_probation().await;
-        }
-        if let Some(share) = &mut self.share {
-            share.tell(Judgement::Refused(refusal));
         }
     }
 
@@ -249,12 +255,69 @@ impl Keeper {
         self.retry.now();
     }
 
-    /// The counter of a component that is proven keeps older ones out from now on.
-    pub(super) async fn count(&mut self, Version { digest, signed, .. }: &Version) {
-        let Some(signed) = signed.clone() else { return };
-        if self.remembered.counters.add(&Counted { signed, digest: digest.clone() }) {
+    /// The counter of a component that is proven keeps older ones out from now on. Returns whether that is new.
+    pub(super) async fn count(&mut self, version: &Version) -> bool {
+        let Some(signed) = self.signed(version) else { return false };
+        let is_new = self.remembered.counters.add(&Counted { signed, digest: version.digest.clone() });
+        if is_new {
             self.remember().await;
         }
+        is_new
+    }
+
+    /// What a key has said of a component beside its bytes, as far as this process has heard.
+    fn signed(&self, Version { digest, signed, .. }: &Version) -> Option<Signed> {
+        let last = self.signed_last.iter().find(|last| last.digest == *digest);
+        last.map(|last| last.signed.clone()).or_else(|| signed.clone())
+    }
+
+    /// The source holds what serves, which may have been signed once more since: unless it says less, the last signature is kept with it, and its
+    /// counter counts as that of the first one did.
+    ///
+    /// # Errors
+    ///
+    /// What is signed is a component with another name.
+    pub(super) async fn hear_signature(&mut self, slot: &Slot<Provider>, new: Unpacked) -> Result<(), Rejected> {
+        let Unpacked { bytes, digest, signature, signed, .. } = new;
+        let standing = slot.components();
+        let Some(Release { component, version }) = standing.both().find(|one| one.is(&digest)) else { return Ok(()) };
+        gate::signed_as(signed.as_ref(), component.declared()).map_err(|error| Rejected {
+            step: Step::Identity,
+            digest: Some(digest.clone()),
+            error,
+        })?;
+        let counter = |signed: Option<&Signed>| signed.map(|signed| signed.counter);
+        // What is taken without a signature may have any beside it, or none: a later start may ask for the one that is kept.
+        let trust = &self.config.trust;
+        let is_verified = signed.is_some() || !(trust.keys.is_empty() || trust.lists(&digest));
+        if !is_verified || counter(signed.as_ref()) < counter(self.signed(version).as_ref()) {
+            return Ok(());
+        }
+        if let Some(signed) = signed {
+            let stays = |last: &Counted| last.digest != digest && standing.both().any(|one| one.is(&last.digest));
+            self.signed_last.retain(stays);
+            self.signed_last.push(Counted { signed, digest: digest.clone() });
+        }
+        let is_proven = standing.proven.is(&digest);
+        let is_it = |candidate: &&mut Candidate| candidate.digest == digest;
+        let to_keep = self.candidate.as_mut().filter(is_it).or(self.unkept.as_mut().filter(is_it));
+        if let Some(candidate) = to_keep {
+            candidate.signature = signature;
+        } else if is_proven
+            && let Some(state_folder) = &self.state_folder
+            && let Ok(Some(kept)) = state_folder.component().await
+            && kept.bytes == bytes
+            && kept.signature != signature
+        {
+            self.candidate = Some(Candidate { digest: digest.clone(), bytes, signature, times: Times::default() });
+            self.keep(&digest).await;
+        }
+        // As at all times, the first component of a standby does not count before that leads.
+        let counts = is_proven && self.peers().is_none_or(|peers| peers.leads());
+        if counts && self.count(version).await {
+            self.listen().await;
+        }
+        Ok(())
     }
 
     /// As [`gate::not_older`], by what this replica and the others have proven and refused, also of the one that serves.
@@ -342,7 +405,16 @@ impl Keeper {
     /// Notes in the state folder that the component with this digest is on probation; none is where there is no digest.
     pub(super) async fn note_probation(&mut self, digest: Option<String>) {
         let Some(state_folder) = &self.state_folder else { return };
-        let Some(digest) = digest else { return state_folder.end_probation().await };
+        let Some(digest) = digest else {
+            // Of one that was refused it stands for the verdict, while that cannot be written.
+            if self.unwritten.contains(FORGOTTEN)
+                && let Some(noted) = state_folder.died_on_probation().await
+                && self.remembered.refused.why(&noted).is_some()
+            {
+                return;
+            }
+            return state_folder.end_probation().await;
+        };
         let noted = state_folder.begin_probation(&digest).await;
         self.is_written(noted, "a death of the process will not count against the component on probation");
     }

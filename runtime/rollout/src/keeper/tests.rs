@@ -8,6 +8,7 @@ mod kept;
 mod peers;
 mod replay;
 mod sources;
+mod unwritten;
 mod variables;
 
 use std::path::Path;
@@ -302,4 +303,28 @@ async fn the_page_never_says_of_two_moments_who_serves_and_who_is_refused() {
     assert_eq!((slot.standing().generation, says()), (5, serves("2", 4, None)), "nobody has told the keeper yet");
     keeper.catch_up().await;
     assert_eq!(says(), serves("1", 5, Some("probation")));
+}
+
+/// It went on with slow code for as long as it served.
+#[tokio::test(start_paused = true)]
+async fn a_first_component_that_found_no_memory_is_compiled_again_when_there_is_some() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut keeper, slot) = serving(&folder.path().join("p.wasm"), &folder.path().join("state")).await;
+    let calls = keeper.surroundings.sandbox.memory().share("");
+    let mut taken = vec![];
+    for bytes in [64 << 20, 1 << 20, 1 << 10] {
+        taken.extend(std::iter::from_fn(|| calls.try_begin(bytes)));
+    }
+    let log = ccm_fake_api::Log::start();
+    let mut optimises = Box::pin(keeper.optimise.take().unwrap().run(slot.clone()));
+    // It begins after half a minute, and what is compiled waits for a minute until it can say what it is.
+    tokio::select! {
+        () = &mut optimises => panic!("it ended without memory"),
+        () = tokio::time::sleep(Duration::from_secs(100)) => {}
+    }
+    assert_eq!(log.lines("provider not compiled with all optimisations").len(), 1);
+    assert!(slot.component().is_unoptimised());
+    drop(taken);
+    optimises.await;
+    assert!(!slot.component().is_unoptimised());
 }

@@ -122,7 +122,8 @@ impl Surroundings {
         let descriptor = before.descriptor();
         let files = config.files(descriptor).map_err(|error| Rejected::at(Step::Grants, error))?;
         let carryover = self.carryover_of(config);
-        let opened = context::open(config, descriptor, files, &carryover, &self.shared, Some(before)).await;
+        let digest = &release.version.digest;
+        let opened = context::open(config, descriptor, files, &carryover, &self.shared, Some(before), digest).await;
         let provider = before.reconfigured(opened.map_err(|error| Rejected::at(Step::Grants, error))?);
         let judged = async {
             judge(&provider, &[]).await?;

@@ -104,6 +104,27 @@ async fn a_memory_that_cannot_be_read_is_none_and_a_component_that_cannot_is_nam
     assert!(error.contains(last_good.file("wasm").to_str().unwrap()), "{error}");
 }
 
+/// It was taken for nothing without a word, and so were the refusals and counters in it.
+#[tokio::test]
+async fn a_memory_that_cannot_be_read_is_told_with_what_follows_and_one_that_is_missing_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let last_good = kept_in(folder.path());
+    let file = last_good.file(MEMORY);
+    let log = ccm_fake_api::Log::start();
+    last_good.remembered().await;
+    last_good.remember(&Remembered::of(SOURCE)).await.unwrap();
+    last_good.remembered().await;
+    assert_eq!(log.lines("WARN"), [""; 0]);
+    std::fs::write(&file, "{").unwrap();
+    last_good.remembered().await;
+    std::fs::remove_file(&file).unwrap();
+    std::fs::create_dir(&file).unwrap();
+    last_good.remembered().await;
+    let told = log.lines("does not know any more which components were refused");
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told.iter().all(|line| line.contains(file.to_str().unwrap()) && line.contains("--state-dir")), "{told:?}");
+}
+
 #[tokio::test]
 async fn a_folder_where_nothing_can_be_written_is_named() {
     let file = tempfile::NamedTempFile::new().unwrap();

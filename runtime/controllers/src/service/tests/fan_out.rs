@@ -200,7 +200,8 @@ async fn case_156_a_cluster_without_nodes_for_load_balancers_is_warned_of() {
     assert_eq!(bench.pass(vec![]).await, [Verdict::Done]);
     assert_eq!(bench.cloud.calls(), ["update web"]);
     assert_eq!(bench.cloud.balancers()["web uid-web"].hosts, [""; 0]);
-    assert_eq!(bench.reasons().await[2..], ["UnAvailableLoadBalancer"]);
+    let warning = "Warning UnAvailableLoadBalancer: There are no available nodes for LoadBalancer";
+    assert_eq!(bench.events().await[2..], [warning]);
 }
 
 /// QUIRK-15: upstream's retry is a full ensure, at once.

@@ -38,6 +38,8 @@ struct Row {
     /// Upstream's number of patches, less one where finalizer and addresses go together.
     patches: usize,
     reasons: &'static [&'static str],
+    /// Whether it has a finalizer, and addresses, afterwards; none where it is gone.
+    left: Option<(bool, bool)>,
 }
 
 #[tokio::test(start_paused = true)]
@@ -51,16 +53,45 @@ async fn cases_116_to_123_what_one_sync_asks_and_writes() {
     let ensure: &[&str] = &["ensure web: n0 n1"];
     let deleting = addressed(finalized("web")).with("/metadata", "deletionTimestamp", json!("2026-01-01T00:00:00Z"));
     let rows = [
-        Row { case: 116, service: typed(service("web"), "ClusterIP"), calls: &[], patches: 0, reasons: &[] },
-        Row { case: 117, service: protocol("UDP"), calls: ensure, patches: 2, reasons: ensured },
-        Row { case: 118, service: protocol("TCP"), calls: ensure, patches: 2, reasons: ensured },
-        Row { case: 119, service: protocol("SCTP"), calls: ensure, patches: 2, reasons: ensured },
+        Row {
+            case: 116,
+            service: typed(service("web"), "ClusterIP"),
+            calls: &[],
+            patches: 0,
+            reasons: &[],
+            left: Some((false, false)),
+        },
+        Row {
+            case: 117,
+            service: protocol("UDP"),
+            calls: ensure,
+            patches: 2,
+            reasons: ensured,
+            left: Some((true, true)),
+        },
+        Row {
+            case: 118,
+            service: protocol("TCP"),
+            calls: ensure,
+            patches: 2,
+            reasons: ensured,
+            left: Some((true, true)),
+        },
+        Row {
+            case: 119,
+            service: protocol("SCTP"),
+            calls: ensure,
+            patches: 2,
+            reasons: ensured,
+            left: Some((true, true)),
+        },
         Row {
             case: 120,
             service: service("web").with("/spec", "loadBalancerClass", json!("other")),
             calls: &[],
             patches: 0,
             reasons: &[],
+            left: Some((false, false)),
         },
         Row {
             case: 121,
@@ -68,9 +99,17 @@ async fn cases_116_to_123_what_one_sync_asks_and_writes() {
             calls: &["delete web"],
             patches: 1,
             reasons: deleted,
+            left: Some((false, false)),
         },
-        Row { case: 122, service: deleting, calls: &["delete web"], patches: 1, reasons: deleted },
-        Row { case: 123, service: finalized("web"), calls: ensure, patches: 1, reasons: ensured },
+        Row { case: 122, service: deleting, calls: &["delete web"], patches: 1, reasons: deleted, left: None },
+        Row {
+            case: 123,
+            service: finalized("web"),
+            calls: ensure,
+            patches: 1,
+            reasons: ensured,
+            left: Some((true, true)),
+        },
     ];
     for row in rows {
         let case = row.case;
@@ -83,6 +122,11 @@ async fn cases_116_to_123_what_one_sync_asks_and_writes() {
             "{case}"
         );
         assert_eq!(bench.reasons().await, row.reasons, "{case}");
+        let has = |place: &Value| place.as_array().is_some_and(|entries| !entries.is_empty());
+        let left = bench.api.service("web").map(|service| {
+            (has(&service["metadata"]["finalizers"]), has(&service["status"]["loadBalancer"]["ingress"]))
+        });
+        assert_eq!(left, row.left, "{case}");
     }
 }
 

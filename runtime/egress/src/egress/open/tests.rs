@@ -1,4 +1,6 @@
-use ccm_cloud::{Alone, ConfigFormat, Credential, Endpoint, Setting, Source, TlsSources, ValueKind};
+use ccm_cloud::{
+    Alone, ConfigFormat, Credential, CredentialUse, Endpoint, Place, Setting, Source, TlsSources, ValueKind,
+};
 
 use super::*;
 use crate::config_file::{ConfigFile, Environment};
@@ -104,6 +106,42 @@ fn no_source_of_an_endpoint_shows_a_secret() {
             // What is no secret is shown, but for URLs, which may have one in them.
             assert!(told.contains(says) || is_url, "{told:?} does not say {says:?}");
             assert!(!told.contains("hunter2") || says == "hunter2", "{told}");
+        }
+    }
+}
+
+/// INI does not mind the case of a key: spelled in two ways, a password was two credentials, each of which may stand in a header without a grant.
+#[test]
+fn a_key_that_is_spelled_in_two_ways_is_one_credential() {
+    for (text, format, one, again) in [
+        ("[Global]\npassword = value-one\n", ConfigFormat::Ini, PASSWORD, "cloud:GLOBAL.Password"),
+        (
+            "[Cloud \"A.b\"]\npassword = value-one\n",
+            ConfigFormat::Ini,
+            "cloud:Cloud.A.b.password",
+            "cloud:cloud.A.b.PASSWORD",
+        ),
+        (r#"{"passwords":["value-one"]}"#, ConfigFormat::Json, "cloud:passwords.0", "cloud:passwords.00"),
+    ] {
+        let named = |name: &str, at: &str, endpoint: &str| {
+            let place = Place::Header("authorization".to_owned());
+            let used = CredentialUse { endpoint: endpoint.to_owned(), place, path: None };
+            Credential { uses: vec![used], ..credential(name, key(at)) }
+        };
+        let open = |credentials: Vec<Credential>| {
+            let (_file, files) = files(text, format);
+            let configuration = Configuration::new(files, Environment::default());
+            let config = EgressConfig { configuration, ..EgressConfig::new(Arc::new(Alone)) };
+            let descriptor = descriptor(vec![file("cloud", format)], credentials);
+            Egress::open(config, &descriptor, &Carryover::default(), None)
+                .map(|_| ())
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(open(vec![named("password", one, "identity")]), Ok(()), "{one}");
+        assert_eq!(open(vec![named("again", again, "compute")]), Ok(()), "{again}");
+        let refused = open(vec![named("password", one, "identity"), named("again", again, "compute")]).unwrap_err();
+        for flag in ["again=compute:header:authorization", "password=identity:header:authorization"] {
+            assert!(refused.contains(&format!("--credential-use={flag}")), "{again}: {refused}");
         }
     }
 }

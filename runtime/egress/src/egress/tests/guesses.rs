@@ -1,6 +1,6 @@
 //! What a component learns of secrets by writing them into requests: nothing, or that it may send no more.
 
-use super::walls::{bytes, header, open, open_among, secret};
+use super::walls::{bytes, header, open, open_after, open_among, secret};
 use super::*;
 use crate::process_secrets::ProcessSecrets;
 
@@ -66,6 +66,31 @@ async fn no_more_guesses_are_answered_however_many_are_made_at_once() {
         })
         .collect();
     assert_eq!(said, ["found", "sent", "found", "found", "ended", "ended"]);
+}
+
+/// A component that did not pass its gate was tried again a minute later, and was told three times more each time.
+#[tokio::test]
+async fn a_component_that_is_tried_again_and_again_makes_no_more_guesses_than_at_once() {
+    let cloud = Cloud::start(|_| ok("{}"));
+    let (carryover, secrets) = (Carryover::default(), ProcessSecrets::default());
+    let tried = async |digest: &str| {
+        let credentials = vec![("token", vec![header("authorization")])];
+        let egress = open_after((&carryover, digest), &secrets, &cloud, credentials, &[]).unwrap();
+        egress.credentials.value("token").unwrap();
+        let guess = Request { body: vec![bytes(SECRET)], ..post(Effect::Once) };
+        egress.send(guess, &call()).await.unwrap_err().message
+    };
+    for _ in 0..3 {
+        let told = tried("one").await;
+        assert!(told.contains("provider wrote the value"), "{told}");
+    }
+    let told = tried("one").await;
+    assert!(told.contains("sends no more requests"), "{told}");
+    let told = tried("two").await;
+    assert!(told.contains("provider wrote the value"), "another component begins anew: {told}");
+    // Others may be tried in between: a last good one that waits for its cloud is asked before each try of another one.
+    let told = tried("one").await;
+    assert!(told.contains("sends no more requests"), "it goes on where it was: {told}");
 }
 
 /// Of another provider of the process as well, and what it wrote is not sent there either.

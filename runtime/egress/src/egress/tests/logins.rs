@@ -47,6 +47,53 @@ async fn a_login_without_a_credential_of_the_operator_gives_none() {
     assert!(egress.available("session", &call()));
 }
 
+/// A component found its logins in a bucket of its author's own, at a host that was granted: an object store stores a body whatever members it has.
+#[tokio::test]
+async fn a_credential_in_a_body_goes_only_where_the_operator_says_that_the_endpoint_is() {
+    let cloud = login_cloud();
+    let open = |given: &[&str], default_base_url: Option<String>| {
+        let (name, purpose, base_url) = ("api".to_owned(), String::new(), Source::default());
+        let endpoint = ccm_cloud::Endpoint { name, purpose, base_url, default_base_url, tls: None };
+        let descriptor = Descriptor {
+            name: "test".to_owned(),
+            endpoints: vec![endpoint],
+            credentials: vec![credential("token", vec![Place::Body])],
+            ..Descriptor::default()
+        };
+        let grants = OperatorGrants {
+            base_urls: given.iter().map(|name| ((*name).to_owned(), cloud.url())).collect(),
+            hosts: vec!["127.0.0.1".parse().unwrap()],
+            allow_http: true,
+            addresses: AddressRules { loopback: true },
+            ..OperatorGrants::default()
+        };
+        let config = EgressConfig {
+            grants,
+            credentials: [("token".to_owned(), fixed("token"))].into(),
+            credential_uses: [("token".to_owned(), vec!["api:body-json:/password".parse().unwrap()])].into(),
+            ..EgressConfig::new(Arc::new(Alone))
+        };
+        Egress::open(config, &descriptor, &Carryover::default(), None).unwrap()
+    };
+    let login =
+        Request { body: vec![bytes(r#"{"password":""#), secret("token"), bytes(r#""}"#)], ..post(Effect::Read) };
+    let bucket = || format!("{}/bucket-of-the-author", cloud.url());
+    let found = open(&[], None);
+    found.bind("api", &bucket()).unwrap();
+    let declared = open(&[], Some(bucket()));
+    for (egress, origin) in [(found, "found by the provider"), (declared, "the provider's default")] {
+        let error = egress.send(login.clone(), &call()).await.unwrap_err();
+        assert_eq!((error.reason, error.maybe_sent), (TransportReason::Denied, false), "{error}");
+        let parts = [origin, "/bucket-of-the-author", "--endpoint api=URL"];
+        assert!(parts.iter().all(|part| error.message.contains(part)), "{error}");
+        // Where nobody stores what it is told, it may be looked for.
+        egress.send(post(Effect::Read), &call()).await.unwrap();
+    }
+    assert!(cloud.take().iter().all(|asked| asked.body.is_empty()));
+    open(&["api"], None).send(login, &call()).await.unwrap();
+    assert!(cloud.take().remove(0).body.contains("token-Vahgh5eeweiF"));
+}
+
 /// The operator's credential stood beside the attacker's own login, where no cloud looks for it.
 #[tokio::test]
 async fn a_credential_does_not_lend_itself_to_a_login_of_the_components_own() {
@@ -211,13 +258,13 @@ async fn a_grant_of_a_form_names_the_field() {
     let granted: &[(&str, &[&str])] = &[("token", &["api:body:/"]), ("session", SESSION)];
     let egress = open(&cloud, credentials(), granted).unwrap();
     for (before, flag) in [
-        ("user=me&password=", "api:body-form:password"),
-        ("user=attacker&comment=", "api:body-form:comment"),
-        ("user%5Bpass%5D=", "api:body-form:user[pass]"),
+        ("user=me&password=", "token=api:body-form:password"),
+        ("user=attacker&comment=", "token=api:body-form:comment"),
+        ("user%5Bpass%5D=", "'token=api:body-form:user[pass]'"),
     ] {
         let error = egress.send(form(before, ""), &call()).await.unwrap_err();
         assert_eq!((error.reason, error.maybe_sent), (TransportReason::Denied, false), "{error}");
-        assert!(error.message.contains(&format!("--credential-use=token={flag}")), "{error}");
+        assert!(error.message.contains(&format!("--credential-use={flag} ")), "{error}");
     }
     egress.send(form("", ""), &call()).await.unwrap();
     assert_eq!(cloud.take().len(), 1, "a body that is nothing else has no fields");

@@ -43,6 +43,17 @@ pub(super) fn open_among(
     credentials: Vec<(&str, Vec<Place>)>,
     granted: &[(&str, &[&str])],
 ) -> Result<Egress, OpenError> {
+    open_after((&Carryover::default(), ""), secrets, cloud, credentials, granted)
+}
+
+/// The same for the component with this digest, of a source that has left this.
+pub(super) fn open_after(
+    (carryover, digest): (&Carryover, &str),
+    secrets: &ProcessSecrets,
+    cloud: &Cloud,
+    credentials: Vec<(&str, Vec<Place>)>,
+    granted: &[(&str, &[&str])],
+) -> Result<Egress, OpenError> {
     let endpoint = ccm_cloud::Endpoint {
         name: "api".to_owned(),
         purpose: String::new(),
@@ -67,9 +78,10 @@ pub(super) fn open_among(
         credentials: given,
         credential_uses: granted.iter().map(|(name, uses)| ((*name).to_owned(), parsed(uses))).collect(),
         secrets: secrets.clone(),
+        component: digest.to_owned(),
         ..EgressConfig::new(Arc::new(Alone))
     };
-    Egress::open(config, &descriptor, &Carryover::default(), None)
+    Egress::open(config, &descriptor, carryover, None)
 }
 
 pub(super) fn header(name: &str) -> Place {

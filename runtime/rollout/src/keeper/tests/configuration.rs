@@ -154,7 +154,7 @@ async fn trying(folder: &Path, behaviour: &str) -> (Keeper, Slot<Provider>) {
     let loaded = gate::load(&surroundings.sandbox, config, &unpacked, Haste::None).await.ok().unwrap();
     let (descriptor, carryover) = (loaded.descriptor().clone(), Carryover::default());
     let files = config.files(&descriptor).unwrap();
-    let context = context::open(config, &descriptor, files, &carryover, &surroundings.shared, None).await.unwrap();
+    let context = context::open(config, &descriptor, files, &carryover, &surroundings.shared, None, "").await.unwrap();
     let version = Version { name: descriptor.name, version: descriptor.version, digest: unpacked.digest, signed: None };
     let component = Arc::new(loaded.into_provider(context, None, None));
     slot.put(Release { component, version: Arc::new(version) }).unwrap();

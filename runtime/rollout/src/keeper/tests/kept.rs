@@ -199,15 +199,19 @@ async fn the_last_good_component_is_asked_again_where_its_file_could_not_be_read
     assert_eq!(taken.release.version.version, "1");
 }
 
+async fn refuse_what_the_source_holds(keeper: &mut Keeper) {
+    let packed = keeper.fetch().await.unwrap();
+    let digest = gate::unpacked(&keeper.config, packed).await.unwrap().digest;
+    keeper.remembered.refused.refuse(&digest, "it lied".to_owned());
+}
+
 /// Its disk gave an error for good: the process waited for it for ever, although nobody else served.
 #[tokio::test]
 async fn a_refused_component_serves_where_nobody_leads_and_the_last_good_one_cannot_be_read() {
     for is_there in [true, false] {
         let folder = tempfile::tempdir().unwrap();
-        let mut keeper = started_after("complains", folder.path(), |_| (), &[("version", "2")]).await;
-        let packed = keeper.fetch().await.unwrap();
-        let digest = gate::unpacked(&keeper.config, packed).await.unwrap().digest;
-        keeper.remembered.refused.refuse(&digest, "it lied".to_owned());
+        let mut keeper = started(folder.path(), |_| (), &[("version", "2")]).await;
+        refuse_what_the_source_holds(&mut keeper).await;
         if !is_there {
             let kept = kept_in(&folder.path().join("state"));
             std::fs::remove_file(&kept).unwrap();
@@ -220,5 +224,51 @@ async fn a_refused_component_serves_where_nobody_leads_and_the_last_good_one_can
                 assert!(is_there && error.contains("failed its probation before (it lied)"), "{error}");
             }
         }
+    }
+}
+
+/// It waited for the one that could be read from the start, and not for the one that could be read a moment later.
+#[tokio::test]
+async fn a_refused_component_does_not_serve_where_the_last_good_one_can_be_read_while_it_is_in_the_gate() {
+    for (second, wanted) in [("good", Ok("1")), ("complains", Err("failed its probation before (it lied)"))] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut keeper = started(folder.path(), |_| (), &[("version", "2")]).await;
+        refuse_what_the_source_holds(&mut keeper).await;
+        let state = folder.path().join("state");
+        let kept = kept_in(&state);
+        std::fs::remove_file(&kept).unwrap();
+        std::fs::create_dir(&kept).unwrap();
+        let component = std::fs::read(ccm_built::component("guests/successor.wasm").unwrap()).unwrap();
+        let next = fill::fill(component, &[("version", "1"), ("behaviour", second)]).unwrap();
+        let passes = Passes { state, next, is_over: AtomicBool::new(false) };
+        Arc::get_mut(&mut keeper.surroundings).unwrap().listeners.observer = Arc::new(passes);
+        match (keeper.try_once(&mut Some(String::new())).await, wanted) {
+            (Ok(taken), Ok(wanted)) => assert_eq!(taken.release.version.version, wanted),
+            (Err(error), Err(part)) => {
+                let error = format!("{:#}", error.into_rejected().error);
+                assert!(error.contains(part), "{error}");
+            }
+            (tried, _) => panic!("{second}: {:?}", tried.map(|taken| taken.release.version.version.clone()).ok()),
+        }
+    }
+}
+
+/// It was written over the last good one, which could be read again by the next start.
+#[tokio::test]
+async fn a_refused_component_that_serves_is_kept_in_no_place_but_an_empty_one() {
+    for is_there in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut keeper = started(folder.path(), |_| (), &[("version", "2")]).await;
+        refuse_what_the_source_holds(&mut keeper).await;
+        let kept = kept_in(&folder.path().join("state"));
+        std::fs::remove_file(&kept).unwrap();
+        if is_there {
+            // What leads to itself can be replaced, and not be read.
+            std::os::unix::fs::symlink(&kept, &kept).unwrap();
+        }
+        let taken = keeper.try_once(&mut Some(String::new())).await.ok().unwrap();
+        keeper.begin(taken);
+        keeper.begun().await;
+        assert_eq!(std::fs::symlink_metadata(&kept).unwrap().is_symlink(), is_there);
     }
 }

@@ -292,6 +292,109 @@ async fn the_counter_of_a_component_that_serves_and_was_refused_elsewhere_keeps_
     assert_eq!((slot.standing().serving().version.as_str(), slot.standing().is_on_probation()), ("2", true));
 }
 
+/// Its new counter kept out nothing before the next start; where the state folder had it with the first one, not even then.
+#[tokio::test]
+async fn a_component_that_is_signed_again_while_it_serves_counts_and_is_kept_with_the_last_signature() {
+    let place = SignedSource::new();
+    place.holds("2", Some(2));
+    let mut leader = place.pod("leader", true, |_| ()).await;
+    serves(&mut leader).await;
+    leads(&mut leader).await;
+    let mut standby = place.pod("standby", true, |_| ()).await;
+    serves(&mut standby).await;
+    place.holds("2", Some(5));
+    standby.look().await;
+    assert_eq!(place.shared(), [2], "a standby has proven nothing");
+    leader.look().await;
+    assert_eq!(place.shared(), [5, 2]);
+    place.holds("2", Some(4));
+    leader.look().await;
+    let other = place.signer.vouches(&version("2"), "other", 9);
+    std::fs::write(place.folder.path().join("p.wasm.sig"), other).unwrap();
+    leader.look().await;
+    let page = leader.surroundings.listeners.statuses.json();
+    assert!(page.contains(r#""step": "identity""#) && page.contains("its signature is for"), "{page}");
+    assert_eq!(place.shared(), [5, 2]);
+    place.holds("3", Some(4));
+    refuses(place.new_pod(|_| ()).await, &["has the counter 4", "had 5;"]);
+    std::fs::remove_file(place.source()).unwrap();
+    let mut restarted = place.pod("leader", false, |_| ()).await;
+    let taken = restarted.try_once(&mut Some(String::new())).await.ok().unwrap();
+    assert_eq!(taken.release.version.signed.as_ref().map(|signed| signed.counter), Some(5));
+}
+
+#[tokio::test]
+async fn a_component_that_is_signed_again_on_probation_counts_with_the_last_signature_when_it_is_proven() {
+    let place = SignedSource::new();
+    place.holds("2", Some(2));
+    let mut leader = place.pod("leader", true, |_| ()).await;
+    let slot = serves(&mut leader).await;
+    leads(&mut leader).await;
+    for counter in [3, 6] {
+        place.holds("3", Some(counter));
+        leader.look().await;
+        assert_eq!((slot.standing().serving().version.as_str(), slot.standing().is_on_probation()), ("3", true));
+        assert_eq!(place.shared(), [2], "it is not proven yet");
+    }
+    slot.find(vec![Node { name: "n1".to_owned(), ..Node::default() }], Need::Existence).await.unwrap();
+    leader.catch_up().await;
+    assert_eq!(place.shared(), [6, 2]);
+    std::fs::remove_file(place.source()).unwrap();
+    let mut restarted = place.pod("leader", false, |_| ()).await;
+    let taken = restarted.try_once(&mut Some(String::new())).await.ok().unwrap();
+    assert_eq!(taken.release.version.signed.as_ref().map(|signed| signed.counter), Some(6));
+}
+
+/// A lower one was kept in its place when another component had been signed again meanwhile.
+#[tokio::test]
+async fn the_last_signature_of_the_proven_component_stays_while_another_one_is_signed_again_on_probation() {
+    let place = SignedSource::new();
+    place.holds("2", Some(2));
+    let mut leader = place.pod("leader", true, |_| ()).await;
+    let slot = serves(&mut leader).await;
+    leads(&mut leader).await;
+    for (name, counter) in [("2", 5), ("3", 6), ("3", 7), ("2", 4)] {
+        place.holds(name, Some(counter));
+        leader.look().await;
+        assert_eq!(
+            (slot.standing().serving().version.as_str(), slot.standing().is_on_probation()),
+            (name, name == "3")
+        );
+    }
+    std::fs::remove_file(place.source()).unwrap();
+    let mut restarted = place.pod("leader", false, |_| ()).await;
+    let taken = restarted.try_once(&mut Some(String::new())).await.ok().unwrap();
+    assert_eq!(taken.release.version.signed.as_ref().map(|signed| signed.counter), Some(5));
+}
+
+/// Nothing served after a start that asked for signatures, though the component had been kept with one.
+#[tokio::test]
+async fn a_component_that_is_taken_without_a_signature_is_kept_with_the_one_that_it_had() {
+    let place = SignedSource::new();
+    place.holds("2", None);
+    let mut leader = place.pod("leader", true, |record| record.trust.keys.clear()).await;
+    serves(&mut leader).await;
+    std::fs::remove_file(place.folder.path().join("p.wasm.sig")).unwrap();
+    leader.look().await;
+    std::fs::remove_file(place.source()).unwrap();
+    assert_eq!(first(&mut place.pod("leader", false, |_| ()).await).await.as_deref(), Ok("2"));
+}
+
+/// It was older than itself, and nothing served where the source was gone.
+#[tokio::test]
+async fn a_last_good_component_that_was_signed_again_elsewhere_serves_with_the_signature_that_it_has() {
+    let place = SignedSource::new();
+    place.holds("2", Some(2));
+    serves(&mut place.pod("away", true, |_| ()).await).await;
+    place.holds("2", Some(5));
+    let mut leader = place.pod("leader", true, |_| ()).await;
+    serves(&mut leader).await;
+    leads(&mut leader).await;
+    assert_eq!(place.shared(), [5]);
+    std::fs::remove_file(place.source()).unwrap();
+    assert_eq!(first(&mut place.pod("away", true, |_| ()).await).await.as_deref(), Ok("2"));
+}
+
 #[tokio::test]
 async fn a_component_that_was_signed_under_another_name_does_not_serve() {
     let place = SignedSource::new();

@@ -85,11 +85,11 @@ async fn a_file_is_taken_however_it_is_replaced_and_never_by_half() {
     std::fs::write(&path, version("4")).unwrap();
     await_version(&host, "4").await;
 
-    // A slow copy: each part comes sooner than the source has settled.
+    // A slow copy: each part comes sooner than the source has settled, and the last one later than it settles without them.
     let whole = version("5");
     for end in (1..=16).map(|part| whole.len() * part / 16) {
         std::fs::write(&path, &whole[..end]).unwrap();
-        tokio::time::sleep(super::SECOND / 4).await;
+        tokio::time::sleep(super::SECOND / 2).await;
     }
     await_version(&host, "5").await;
     let rejected = host.count("ccm_provider_loads_total", &["result=\"rejected\"", "step=\"parse\""]).await.unwrap();

@@ -52,6 +52,29 @@ fn eight_thousand_droplets_are_read_in_four_calls_of_twelve_pages_at_most() {
 }
 
 #[test]
+fn twelve_pages_are_read_in_one_call_and_thirteen_are_not() {
+    for (total, is_large) in [(2_400, false), (2_401, true)] {
+        let cloud = account(FakeCloud::new(), total, "");
+        let listed = all(SHARE).expect("some of it");
+        assert_eq!((listed.droplets.len(), listed.unread, is_begun()), (2_400, is_large, is_large));
+        assert_eq!(cloud.lines().len(), PAGES + usize::from(is_large));
+    }
+}
+
+#[test]
+fn what_was_read_serves_for_fifteen_minutes_and_what_is_forgotten_then_is_read_first() {
+    let cloud = account(FakeCloud::new(), 5_000, "");
+    while all(SHARE).expect("some of it").unread {}
+    cloud.pass(600);
+    assert!(!all(SHARE).expect("all of it").unread, "eleven pages are renewed");
+    cloud.pass(301);
+    // The thirteen others are forgotten, and it is not their turn.
+    cache::put_json(NEXT, &2, KEPT);
+    assert_eq!(all(SHARE).expect("some of it").droplets.len(), 5_000 - 2 * 200);
+    assert!(!all(SHARE).expect("all of it").unread);
+}
+
+#[test]
 fn what_is_kept_is_renewed_page_after_page() {
     let old = account(FakeCloud::new(), 5_000, "");
     while all(SHARE).expect("some of it").unread {}
@@ -138,15 +161,23 @@ fn a_page_that_fails_fails_the_call_and_the_next_goes_on() {
     assert_eq!(all(SHARE).expect("all of it").droplets.len(), 3_000);
     drop(cloud);
     let empty = Reply::json(200, r#"{"droplets": [], "meta": {"total": 3000}}"#);
-    let _cloud = account(FakeCloud::new().on(&line(5), empty), 3_000, "");
+    let _cloud = account(FakeCloud::new().on(&line(5), empty.clone()), 3_000, "");
     assert_eq!(all(SHARE).map_err(|failure| failure.reaction).err(), Some(Reaction::Retry));
+    // What was on the last one may have gone or moved forward since the first one was read.
+    let _cloud = account(FakeCloud::new().on(&line(15), empty), 3_000, "");
+    while all(SHARE).expect("some of it").unread {}
+    assert_eq!(all(SHARE).expect("all of it").droplets.len(), 2_800);
 }
 
 #[test]
 fn more_than_can_be_kept_are_refused_with_the_number() {
-    let total = MOST_PAGES * PER_PAGE + 1;
-    let body = format!(r#"{{"droplets": [{}], "meta": {{"total": {total}}}}}"#, droplet(1, "n1"));
-    let cloud = FakeCloud::new().always(&line(1), Reply::json(200, body));
+    let of = |total: usize| {
+        Reply::json(200, format!(r#"{{"droplets": [{}], "meta": {{"total": {total}}}}}"#, droplet(1, "n1")))
+    };
+    let most = MOST_PAGES * PER_PAGE;
+    let _cloud = FakeCloud::new().always("api GET /v2/droplets", of(most));
+    assert!(all(SHARE).is_ok_and(|listed| listed.unread));
+    let cloud = FakeCloud::new().always(&line(1), of(most + 1));
     let failure = all(SHARE).expect_err("too many");
     assert_eq!(failure.reaction, Reaction::Quota);
     assert!(failure.message.contains("more than 12000 droplets"), "{}", failure.message);
