@@ -20,7 +20,7 @@ const MOST: usize = 3;
 /// Longest name of a header or a query value in a message, in bytes.
 const MAX_SHOWN: usize = 64;
 
-/// What a component has learned of secrets so far. All tries of a first component share it: one that never passes its gate, and is tried again
+/// What a component has learned of secrets so far. All tries of a component share it: one that never passes its gate, and is tried again
 /// every minute, would else begin each time anew.
 #[derive(Default)]
 pub(crate) struct Guesses {
